@@ -1,0 +1,26 @@
+# What `cmake --install` puts where. CMake users of the shared library need none of the dependencies;
+# those of the static one ask for it: find_package(hyscale COMPONENTS static).
+
+include(CMakePackageConfigHelpers)
+
+file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/hyscale/*.h)
+if(NOT HYS_WITH_OPENCL)
+    list(FILTER headers EXCLUDE REGEX "/opencl\\.h$")
+endif()
+install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hyscale)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/hyscale)
+install(TARGETS hyscale EXPORT hyscale-targets)
+install(TARGETS hyscale_static EXPORT hyscale-static-targets)
+foreach(set hyscale-targets hyscale-static-targets)
+    install(EXPORT ${set} NAMESPACE hyscale:: DESTINATION ${package_dir})
+endforeach()
+configure_package_config_file(${PROJECT_SOURCE_DIR}/tools/cmake/hyscale-config.cmake.in ${PROJECT_BINARY_DIR}/hyscale-config.cmake
+    INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hyscale-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/hyscale-config.cmake ${PROJECT_BINARY_DIR}/hyscale-config-version.cmake DESTINATION ${package_dir})
+
+list(JOIN HYS_PC_REQUIRES " " HYS_PC_REQUIRES)
+list(JOIN HYS_PC_LIBS " " HYS_PC_LIBS)
+configure_file(${PROJECT_SOURCE_DIR}/tools/cmake/hyscale.pc.in ${PROJECT_BINARY_DIR}/hyscale.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/hyscale.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,34 @@
+# How this project's own code is compiled: hyscale_options, for everything that is built here.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+
+# Contraction is off so that results do not depend on the compiler: kernels ask for fused multiply-add themselves.
+add_library(hyscale_options INTERFACE)
+target_compile_options(hyscale_options INTERFACE
+    -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wdouble-promotion -Wstrict-prototypes -Wmissing-prototypes -Wvla
+    -fno-math-errno -ffp-contract=off $<$<CONFIG:RelWithDebInfo>:-O3> $<$<BOOL:${HYS_WERROR}>:-Werror>)
+
+foreach(sanitizer ${HYS_SANITIZE})
+    if(NOT sanitizer MATCHES "^(address|thread|undefined)$")
+        message(FATAL_ERROR "HYS_SANITIZE=${HYS_SANITIZE}: '${sanitizer}' is none of address, thread, undefined")
+    endif()
+    add_compile_options(-fsanitize=${sanitizer} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${sanitizer})
+endforeach()
+
+# Keeps what the version script does not name out of the target's dynamic symbols, where the linker knows how.
+function(hys_export_only target version_script)
+    include(CheckLinkerFlag)
+    check_linker_flag(C "-Wl,--version-script=${version_script}" HYS_LINKER_HAS_VERSION_SCRIPT)
+    if(HYS_LINKER_HAS_VERSION_SCRIPT)
+        target_link_options(${target} PRIVATE "-Wl,--version-script=${version_script}")
+        set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${version_script})
+    endif()
+endfunction()
