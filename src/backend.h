@@ -1,0 +1,276 @@
+/* backend.h - the one seam between the core and what executes.
+ *
+ * The core validates, plans, slices and stages; a backend finds devices, moves
+ * bytes and runs kernels. A backend knows one device and one stream at a time
+ * and nothing of plans, row ranges, several devices or training. It may
+ * include this header, alloc.h, check.h and the public types only.
+ *
+ * Every kernel of a table must do every legal call of a problem that it calls
+ * applicable: any row count from 0 up, empty intervals, absent optional
+ * tensors, any strides. */
+#ifndef HYS_BACKEND_H
+#define HYS_BACKEND_H
+
+#include <stdbool.h>
+
+#include "alloc.h"
+#include "check.h"
+#include "hyscale/hyscale.h"
+
+#define HYS_GROUPS_MAX 256
+#define HYS_REASON_SIZE 192
+/* Every tensor and region of a workspace starts at a multiple of this. */
+#define HYS_ALIGN 256
+
+struct hys_backend;
+struct hys_stream; /* backend's own: a queue */
+
+/* What the context offers its backends; lives as long as the devices. */
+struct hys_host {
+	struct hys_allocator allocator;
+	const char *cache_dir; /* NULL = no cache */
+	const char *disable;   /* capability names, comma list, never NULL */
+	int32_t threads;       /* wanted by the caller, 0 = default */
+	int32_t cpus_allowed;  /* CPUs this process may run on, >= 1 */
+	void (*log)(void *user, hys_log_level level, const char *message);
+	void *log_user; /* log may be NULL */
+};
+
+/* Whether `name` is on the comma list host->disable. */
+bool hys_host_disabled(const struct hys_host *host, const char *name);
+/* printf to the caller's log hook, if there is one. */
+void hys_host_log(const struct hys_host *host, hys_log_level level,
+		  const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* A usable device. Backends embed it as the first member of their own. */
+struct hys_device {
+	const struct hys_backend *backend;
+	const struct hys_host *host;
+	struct hys_device_info info;
+	uint64_t capabilities; /* bits of the backend's capability_names */
+	bool host_memory;      /* kernels and buffers use host pointers */
+};
+
+/* Where a backend reports what it found. */
+struct hys_discovery {
+	const struct hys_host *host;
+	const struct hys_native_device *natives; /* only this backend's */
+	int32_t native_count;
+	void *sink; /* the core's */
+};
+
+/* Takes the device over, on failure too (it is then destroyed). */
+hys_status hys_discovery_add(struct hys_discovery *discovery,
+			     struct hys_device *device,
+			     struct hys_error *error);
+/* Notes a device that will not be used; info->reason says why. */
+hys_status hys_discovery_reject(struct hys_discovery *discovery,
+				const struct hys_device_info *info,
+				struct hys_error *error);
+
+/* Device memory: `native` is a host pointer or a cl_mem. */
+struct hys_buffer {
+	struct hys_context *context;
+	struct hys_device *device;
+	void *native;
+	int64_t bytes;
+	bool wrapped; /* native belongs to the caller */
+};
+
+/* Part of a buffer, or of host memory on devices with host_memory. */
+struct hys_region {
+	void *host;
+	struct hys_buffer *buffer;
+	int64_t offset_bytes;
+	int64_t bytes;
+};
+
+/* Sizes of a call, or of the largest one when a plan is made. */
+struct hys_size {
+	const struct hys_problem *problem;
+	int64_t rows;	       /* T of this call (units or rows of x for pool) */
+	int64_t keys;	       /* S */
+	int64_t entries;       /* E */
+	int64_t window_keys;   /* S2, 0 without second source */
+	int64_t coarse_blocks; /* complete coarse blocks of the batch */
+	int64_t topk;	       /* last size of indices, 0 when absent */
+	double key_pairs;      /* visible (row, key) pairs; only for costs */
+	double entry_pairs;    /* visible (row, entry) pairs; only for costs */
+};
+
+/* The batch's arrays on the device, all i32, already cut to the call's rows.
+ * Absent ones have dtype 0. */
+struct hys_batch_view {
+	struct hys_tensor row_begin, row_end;	  /* [rows] key rows */
+	struct hys_tensor index_begin, index_end; /* [rows] entries */
+	struct hys_tensor key_origin;	/* [rows] first key row of the document */
+	struct hys_tensor entry_origin; /* [rows] first entry of the document */
+	struct hys_tensor window_begin, window_end; /* [rows], second source */
+	/* coarse blocks, when the problem has a coarse_block: complete ones,
+	 * document after document */
+	struct hys_tensor coarse_base; /* [rows] number of the document's first
+					  coarse block */
+	struct hys_tensor coarse_entry; /* [coarse_blocks] its first entry */
+	struct hys_tensor coarse_doc;	/* [coarse_blocks] its document */
+	/* pools, when pooling is planned */
+	struct hys_tensor entry_key;   /* [E] its first key row */
+	struct hys_tensor entry_doc;   /* [E] its document */
+	struct hys_tensor key_entry;   /* [S] the entry that pools it, or -1 */
+	struct hys_tensor entry_block; /* [E] its complete coarse block, or -1 */
+};
+
+/* One operation on one device. All tensors are cut to the call's rows (their
+ * first dimension is size.rows where the public header says "rows"), strides
+ * are filled in, and lie either in host memory (device->host_memory; offset is
+ * 0) or in a buffer of this device. Absent ones have dtype 0. Rows are
+ * numbered from 0 here; row_first only serves row sampling. */
+struct hys_call {
+	hys_op op;
+	const struct hys_problem *problem; /* completed: no defaults left */
+	struct hys_size size;
+	int64_t row_first; /* the batch's number of this call's row 0 */
+	struct hys_batch_view batch;
+	struct hys_region workspace; /* what kernel->workspace asked for */
+	int32_t topk[HYS_GROUPS_MAX]; /* select: per group, filled */
+	union {
+		struct hys_select_args select; /* ignore its topk, method */
+		struct hys_attention_args attention;
+		struct hys_attention_grad_args attention_grad;
+		struct hys_loss_args loss; /* coefficient, row_stride filled in;
+					      divisor 0 = count here */
+		struct hys_pool_args pool;
+		struct hys_pool_grad_args pool_grad;
+		struct hys_merge_args merge;
+		struct hys_fidelity_args fidelity; /* defaults filled in */
+	} args;
+};
+
+/* A kernel is a row of data. Tables list, per op, the preferred kernel first
+ * and end in one named "<op>.ref" that is applicable to every legal problem.
+ * Names are public and stable. */
+struct hys_kernel {
+	const char *name;
+	hys_op op;
+	uint64_t needs;	   /* capability bits; checked by the planner */
+	double efficiency; /* expected share of the device's nominal f32 rate */
+	/* NULL = always. False with a reason when the problem is not for it. */
+	bool (*applicable)(const struct hys_kernel *kernel,
+			   const struct hys_device *device,
+			   const struct hys_problem *problem,
+			   char reason[HYS_REASON_SIZE]);
+	/* Scratch bytes for a call; NULL = none. Never of order rows * keys. A
+	 * call with no more rows, keys, ... needs no more. */
+	int64_t (*workspace)(const struct hys_kernel *kernel,
+			     const struct hys_device *device,
+			     const struct hys_size *size);
+	/* Enqueues or computes. Arguments are already valid; outputs are
+	 * fully written (or added to, when the args say accumulate). */
+	hys_status (*run)(const struct hys_kernel *kernel,
+			  struct hys_stream *stream, void *instance,
+			  const struct hys_call *call, struct hys_error *error);
+	const void *detail; /* the backend's own: sources, tiles, micro-kernels */
+};
+
+/* A strided copy between host memory and a region: count[0] x count[1] runs of
+ * `bytes`, pitches in bytes. Both sides' pitches of a count of 1 are ignored. */
+struct hys_copy {
+	void *host;
+	struct hys_region device;
+	int64_t bytes;
+	int64_t count[2];
+	int64_t host_pitch[2];
+	int64_t device_pitch[2];
+};
+
+struct hys_backend {
+	const char *name;
+	const struct hys_kernel *kernels;
+	int32_t kernel_count;
+	const char *const *capability_names; /* bit i; NULL terminated */
+
+	/* Adds devices, best first. A failure rejects the whole backend; its
+	 * message becomes the reason. */
+	hys_status (*discover)(struct hys_discovery *discovery,
+			       struct hys_error *error);
+	void (*device_destroy)(struct hys_device *device);
+	hys_status (*measure)(struct hys_device *device,
+			      struct hys_device_speed *speed,
+			      struct hys_error *error);
+
+	/* Fills buffer->native (device and bytes are set), memory touched. */
+	hys_status (*buffer_create)(struct hys_buffer *buffer,
+				    struct hys_error *error);
+	void (*buffer_destroy)(struct hys_buffer *buffer);
+
+	/* What can be shared by execs: compiled programs. *program may stay
+	 * NULL. Called once per plan, device and kernel; thread safe. */
+	hys_status (*program_create)(struct hys_device *device,
+				     const struct hys_kernel *kernel,
+				     const struct hys_problem *problem,
+				     void **program, struct hys_error *error);
+	void (*program_destroy)(struct hys_device *device, void *program);
+
+	/* native_queue NULL = the stream's own, in order. */
+	hys_status (*stream_create)(struct hys_device *device,
+				    void *native_queue,
+				    struct hys_stream **stream,
+				    struct hys_error *error);
+	void (*stream_destroy)(struct hys_stream *stream);
+	/* What one stream needs of a program: cl_kernel objects. */
+	hys_status (*instance_create)(struct hys_stream *stream,
+				      const struct hys_kernel *kernel,
+				      void *program, void **instance,
+				      struct hys_error *error);
+	void (*instance_destroy)(struct hys_stream *stream, void *instance);
+
+	hys_status (*copy_in)(struct hys_stream *stream,
+			      const struct hys_copy *copy,
+			      struct hys_error *error);
+	hys_status (*copy_out)(struct hys_stream *stream,
+			       const struct hys_copy *copy,
+			       struct hys_error *error);
+	hys_status (*fill)(struct hys_stream *stream,
+			   const struct hys_region *region, uint8_t value,
+			   struct hys_error *error);
+
+	/* Events. *event may be NULL when work is done as it is given. */
+	hys_status (*record)(struct hys_stream *stream, void **event,
+			     struct hys_error *error);
+	hys_status (*wait)(struct hys_stream *stream, void *event,
+			   struct hys_error *error);
+	hys_status (*event_wait)(struct hys_device *device, void *event,
+				 struct hys_error *error);
+	void (*event_destroy)(struct hys_device *device, void *event);
+	/* Makes given work start without waiting for it; NULL = it does. */
+	hys_status (*flush)(struct hys_stream *stream, struct hys_error *error);
+	hys_status (*finish)(struct hys_stream *stream,
+			     struct hys_error *error);
+};
+
+extern const struct hys_backend hys_backend_openmp;
+#ifdef HYS_WITH_OPENCL
+extern const struct hys_backend hys_backend_opencl;
+#endif
+
+/* ---- small helpers that both sides need ---- */
+
+static inline bool hys_present(const struct hys_tensor *tensor)
+{
+	return tensor->dtype != HYS_DTYPE_DEFAULT;
+}
+
+/* Key rows that one index stands for. */
+static inline int64_t hys_index_span(const struct hys_problem *problem)
+{
+	return problem->scoring.pool > 1 ? problem->scoring.pool :
+					   problem->attending.granularity;
+}
+
+/* Least distance between two indices that are both present. */
+static inline int64_t hys_index_step(const struct hys_problem *problem)
+{
+	return problem->scoring.pool > 1 ? 1 : problem->attending.granularity;
+}
+
+#endif

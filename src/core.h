@@ -1,0 +1,281 @@
+/* core.h - the core's own structures. Backends never see this. */
+#ifndef HYS_CORE_H
+#define HYS_CORE_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "backend.h"
+
+struct hys_topology;
+
+/* context.c. Reference counted: plans, buffers hold one each. */
+struct hys_context {
+	struct hys_host host;
+	char *cache_dir, *disable;
+	atomic_int references;
+	int64_t process; /* getpid() of the maker */
+	struct hys_topology *topology;
+	struct hys_device **devices;
+	int32_t device_count;
+	struct hys_device_info *rejected;
+	int32_t rejected_count;
+	struct hys_device_speed *speeds; /* [device_count], 0 = not measured */
+	struct hys_wisdom *wisdom;
+	pthread_mutex_t lock; /* speeds, wisdom; never taken by operations */
+};
+
+void hys_context_retain(struct hys_context *context);
+void hys_context_release(struct hys_context *context);
+/* HYS_FORKED in a child of the maker. */
+hys_status hys_context_check(const struct hys_context *context,
+			     struct hys_error *error);
+
+/* registry.c: the backends that were built in, GPUs' first. NULL past the
+ * end. */
+const struct hys_backend *hys_backend_at(int32_t i);
+const struct hys_backend *hys_backend_named(const char *name);
+
+/* topology.c: the only user of hwloc. Every lookup may fail without harm. */
+struct hys_topology *hys_topology_create(const struct hys_allocator *allocator);
+void hys_topology_destroy(struct hys_topology *topology);
+int32_t hys_topology_cpus_allowed(const struct hys_topology *topology);
+/* Fills numa_node and cpus of a device from its PCI address (info->id) or, for
+ * CPUs, from what this process may use. */
+void hys_topology_locate(const struct hys_topology *topology,
+			 struct hys_device_info *info);
+/* Places the calling thread near the device; never outside the allowed set. */
+void hys_topology_bind(const struct hys_topology *topology,
+		       const struct hys_device_info *info);
+
+/* hash.c: FNV-1a, 64 bits. Start with hys_hash_start. */
+#define hys_hash_start UINT64_C(0xcbf29ce484222325)
+uint64_t hys_hash(uint64_t hash, const void *data, size_t bytes);
+
+/* wisdom.c. Keys are (op, problem, device signature). */
+struct hys_wisdom;
+struct hys_wisdom *hys_wisdom_create(const struct hys_allocator *allocator);
+void hys_wisdom_destroy(struct hys_wisdom *wisdom);
+/* Signature of a device: backend, name, driver and the backend's kernel
+ * list. */
+uint64_t hys_device_signature(const struct hys_device *device);
+/* Kernel name that wisdom knows, or NULL. Under the context's lock. */
+const char *hys_wisdom_find(const struct hys_wisdom *wisdom, hys_op op,
+			    uint64_t problem, uint64_t device);
+hys_status hys_wisdom_learn(struct hys_wisdom *wisdom, hys_op op,
+			    uint64_t problem, uint64_t device,
+			    const char *kernel, double seconds,
+			    struct hys_error *error);
+/* Whether a kernel passed its self-test here before. */
+bool hys_wisdom_trusts(const struct hys_wisdom *wisdom, uint64_t problem,
+		       uint64_t device, const char *kernel);
+hys_status hys_wisdom_trust(struct hys_wisdom *wisdom, uint64_t problem,
+			    uint64_t device, const char *kernel,
+			    struct hys_error *error);
+
+/* problem.c */
+uint64_t hys_problem_hash(const struct hys_problem *problem);
+
+/* plan.c. One choice per op and device. */
+struct hys_choice {
+	const struct hys_kernel *kernel; /* NULL = not planned */
+	void *program;
+	char why[HYS_REASON_SIZE];
+	char why_not[512]; /* preferred kernels, each with its reason */
+};
+
+struct hys_plan {
+	struct hys_context *context; /* holds a reference */
+	atomic_int references;
+	struct hys_problem problem; /* completed */
+	uint32_t operations, flags;
+	int64_t rows_max, keys_max, window_keys_max;
+	int64_t memory_limit_bytes;
+	hys_effort effort;
+	struct hys_device **devices; /* the context's */
+	int32_t *device_numbers;
+	double *shares; /* of rows, sum 1 */
+	int32_t device_count;
+	struct hys_choice *choices; /* [device_count][HYS_OP_COUNT] */
+};
+
+void hys_plan_retain(struct hys_plan *plan);
+void hys_plan_release(struct hys_plan *plan);
+const struct hys_choice *hys_plan_choice(const struct hys_plan *plan,
+					 hys_op op, int32_t device);
+
+/* batch.c. Host arrays, and one packed copy per device. */
+struct hys_batch_arrays {
+	int32_t *row_begin, *row_end, *index_begin, *index_end; /* [rows] */
+	int32_t *key_origin, *entry_origin;			/* [rows] */
+	int32_t *window_begin, *window_end; /* [rows] or NULL */
+	int32_t *coarse_base;		    /* [rows] or NULL */
+	int32_t *coarse_entry, *coarse_doc; /* [coarse_blocks] or NULL */
+	int32_t *entry_key, *entry_doc;	    /* [entries] or NULL */
+	int32_t *key_entry;		    /* [keys] or NULL */
+	int32_t *entry_block;		    /* [entries] or NULL */
+};
+
+struct hys_batch {
+	struct hys_plan *plan; /* holds a reference */
+	int64_t rows, keys, entries, window_keys, coarse_blocks;
+	struct hys_batch_arrays host;
+	int64_t *key_pairs_before;   /* [rows + 1] prefix sums of visible keys */
+	int64_t *entry_pairs_before; /* [rows + 1] */
+	struct hys_buffer **buffers; /* [plan->device_count]; NULL entries on
+					devices with host_memory */
+	struct hys_batch_view *views; /* [plan->device_count], all rows */
+};
+
+/* The device's view, cut to rows [first, first + count). */
+struct hys_batch_view hys_batch_slice(const struct hys_batch *batch,
+				      int32_t device, int64_t first,
+				      int64_t count);
+int64_t hys_batch_bytes(const struct hys_batch *batch); /* per device */
+
+/* exec.c. A lane is one device's stream, worked by the caller's thread or by
+ * one of its own. */
+#define HYS_LANE_TASKS 16 /* a power of two */
+
+/* A resolved operation plus what has to be staged around it (stage.c). A task
+ * with call.op == HYS_OP_COUNT runs `action` instead. */
+struct hys_task;
+typedef hys_status hys_task_run(struct hys_exec *exec, int32_t lane,
+				const struct hys_task *task,
+				struct hys_error *error);
+
+struct hys_lane {
+	struct hys_stream *stream;
+	struct hys_buffer *workspace; /* NULL when 0 bytes are needed */
+	bool workspace_owned;
+	void *instances[HYS_OP_COUNT];
+	/* own thread */
+	bool threaded;
+	pthread_t thread;
+	struct hys_task *tasks; /* [HYS_LANE_TASKS], ring, one producer */
+	uint32_t head, tail;
+	sem_t filled, empty;
+	/* first failure since the last finish */
+	_Atomic int failed;
+	struct hys_error error;
+};
+
+struct hys_exec {
+	struct hys_plan *plan; /* holds a reference */
+	uint32_t flags;
+	struct hys_lane *lanes; /* [plan->device_count] */
+	bool native; /* queues of the caller's: never flushed */
+};
+
+/* Gives a copy of the task to a lane: runs it now, or hands it to the lane's
+ * thread. After a failure on any lane, answers that failure and does nothing. */
+hys_status hys_exec_submit(struct hys_exec *exec, int32_t lane,
+			   const struct hys_task *task,
+			   struct hys_error *error);
+
+struct hys_event {
+	struct hys_plan *plan; /* holds a reference */
+	int32_t count;	       /* lanes */
+	struct hys_event_lane {
+		struct hys_device *device;
+		void *native;	      /* set once recorded */
+		sem_t recorded;	      /* posted by a lane thread */
+		_Atomic int reached;  /* `native` is set */
+	} *lanes;
+	atomic_int references;
+};
+
+/* fields.c: what the tensors of each operation must look like. One table per
+ * op drives checking, slicing, staging, merging and byte counts. */
+enum hys_dim {
+	HYS_DIM_NONE,
+	HYS_DIM_ROWS,	     /* of the call */
+	HYS_DIM_KEYS,	     /* S */
+	HYS_DIM_ENTRIES,     /* E */
+	HYS_DIM_WINDOW_KEYS, /* S2 */
+	HYS_DIM_HEADS,
+	HYS_DIM_KV_HEADS,
+	HYS_DIM_HEAD_DIM,
+	HYS_DIM_VALUE_DIM,
+	HYS_DIM_INDEX_HEADS,
+	HYS_DIM_INDEX_DIM,
+	HYS_DIM_GROUPS,
+	HYS_DIM_TOPK,	   /* bound by the first tensor that has it */
+	HYS_DIM_REFERENCE, /* K2, bound by its tensor */
+	HYS_DIM_ONE,
+	HYS_DIM_CHANNELS,  /* C of pooling, bound by x */
+	HYS_DIM_CHANNELS2, /* C or 2C of pooling inputs */
+	HYS_DIM_UNITS,	   /* pooling outputs of the batch */
+	HYS_DIM_POOL_ROWS, /* N: S or E */
+	HYS_DIM_POOL_SIZE  /* rows per unit */
+};
+
+enum hys_type_rule {
+	HYS_TYPE_F32,
+	HYS_TYPE_I32,
+	HYS_TYPE_INDEX,	    /* scoring.dtype */
+	HYS_TYPE_ATTEND,    /* attending.dtype */
+	HYS_TYPE_INDEX_GRAD,  /* scoring.dtype or f32 */
+	HYS_TYPE_ATTEND_GRAD, /* attending.dtype or f32 */
+	HYS_TYPE_POOL,	      /* any of f32 f16 bf16, the same as x */
+	HYS_TYPE_POOL_OUT     /* that of x, or f32 */
+};
+
+#define HYS_FIELD_OUT 1u      /* written; else read */
+#define HYS_FIELD_OPTIONAL 2u
+#define HYS_FIELD_PARTIAL 4u  /* output summed over rows: devices' parts are
+				 merged in device order */
+
+struct hys_field {
+	const char *name;
+	size_t offset; /* of the tensor in the args struct */
+	uint32_t flags;
+	enum hys_type_rule type;
+	enum hys_dim dims[3];
+	int32_t rank;
+};
+
+struct hys_fields {
+	const struct hys_field *fields;
+	int32_t count;
+	size_t args_bytes; /* sizeof of the args struct */
+};
+
+const struct hys_fields *hys_op_fields(hys_op op);
+#define HYS_FIELDS_MAX 24
+
+struct hys_task {
+	hys_task_run *run;
+	struct hys_call call; /* tensors still the caller's, sliced */
+	/* staged tensors of this lane: where in the workspace */
+	int64_t stage_offset[HYS_FIELDS_MAX]; /* -1 = not staged */
+	int64_t kernel_offset;		      /* of the kernel's own scratch */
+	/* for tasks that are no operation */
+	struct hys_copy copy;
+	struct hys_region region;
+	uint8_t value;
+	struct hys_event *event;
+	struct hys_merge *merge; /* partial outputs of several devices */
+};
+
+/* workspace.c: bytes of a lane's workspace for `op` over `size`: kernel
+ * scratch and, unless buffers only, every tensor that may be staged. */
+int64_t hys_workspace_bytes(const struct hys_plan *plan, hys_op op,
+			    int32_t device, const struct hys_size *size);
+/* The largest call that the plan allows. */
+struct hys_size hys_plan_size_max(const struct hys_plan *plan, hys_op op,
+				  int64_t rows);
+
+/* cost.c */
+double hys_cost_flops(hys_op op, const struct hys_size *size);
+double hys_cost_bytes(hys_op op, const struct hys_size *size);
+
+/* selftest.c: runs a tiny problem through `kernel` and the reference kernel of
+ * the CPU backend; HYS_OK or what differs, in `reason`. */
+hys_status hys_self_test(struct hys_context *context, struct hys_device *device,
+			 const struct hys_problem *problem,
+			 const struct hys_kernel *kernel, void *program,
+			 char reason[HYS_REASON_SIZE]);
+
+#endif
