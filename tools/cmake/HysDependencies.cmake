@@ -1,11 +1,11 @@
 # Optional dependencies, one WITH_<NAME> option each: ON uses it if it is found, REQUIRED fails if it is not, OFF does not look.
-# Gives HYS_WITH_<NAME> for each, HYS_LIBRARIES (what the library links) and HYS_PC_REQUIRES, HYS_PC_LIBS (the same for pkg-config).
+# Gives HYS_WITH_<NAME> for each, HYS_LIBRARIES (what the library links), HYS_PC_LIBS (the same, as linker flags for pkg-config)
+# and HYS_DEFINITIONS (HYS_WITH_<NAME>=1 for the compiler).
 
 find_package(PkgConfig QUIET)
 find_package(Threads REQUIRED)
 set(HYS_LIBRARIES Threads::Threads m)
-set(HYS_PC_REQUIRES "")
-set(HYS_PC_LIBS ${CMAKE_THREAD_LIBS_INIT} -lm)
+set(HYS_PC_LIBS -lm -pthread)
 
 # hys_wants(NAME what Debian-package): declares WITH_NAME and sets HYS_WANTS_NAME.
 macro(hys_wants name what package)
@@ -39,7 +39,11 @@ endif()
 hys_has(OPENMP OpenMP_C_FOUND)
 if(HYS_WITH_OPENMP)
     list(APPEND HYS_LIBRARIES OpenMP::OpenMP_C)
-    list(APPEND HYS_PC_LIBS ${OpenMP_C_FLAGS})
+    if("gomp" IN_LIST OpenMP_C_LIB_NAMES) # which every gcc finds, wherever it keeps it
+        list(PREPEND HYS_PC_LIBS -lgomp)
+    else()
+        list(PREPEND HYS_PC_LIBS ${OpenMP_C_LIBRARIES})
+    endif()
 endif()
 
 hys_wants(HWLOC "Machine topology" libhwloc-dev)
@@ -49,7 +53,7 @@ endif()
 hys_has(HWLOC HWLOC_FOUND)
 if(HYS_WITH_HWLOC)
     list(APPEND HYS_LIBRARIES PkgConfig::HWLOC)
-    list(APPEND HYS_PC_REQUIRES hwloc)
+    list(PREPEND HYS_PC_LIBS -lhwloc)
 endif()
 
 hys_wants(OPENCL "OpenCL backend" "ocl-icd-opencl-dev opencl-c-headers")
@@ -59,7 +63,7 @@ endif()
 hys_has(OPENCL OpenCL_FOUND)
 if(HYS_WITH_OPENCL)
     list(APPEND HYS_LIBRARIES OpenCL::OpenCL)
-    list(APPEND HYS_PC_REQUIRES OpenCL)
+    list(PREPEND HYS_PC_LIBS -lOpenCL)
 endif()
 
 hys_wants(CLBLAST "GEMM of the OpenCL backend" libclblast-dev)
@@ -77,7 +81,7 @@ else()
 endif()
 if(HYS_WITH_CLBLAST)
     list(APPEND HYS_LIBRARIES clblast)
-    list(APPEND HYS_PC_REQUIRES clblast)
+    list(PREPEND HYS_PC_LIBS -lclblast)
 endif()
 
 set(HYS_DEFINITIONS "")

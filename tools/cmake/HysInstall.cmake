@@ -20,7 +20,13 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/tools/cmake/hyscale-config.c
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/hyscale-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/hyscale-config.cmake ${PROJECT_BINARY_DIR}/hyscale-config-version.cmake DESTINATION ${package_dir})
 
-list(JOIN HYS_PC_REQUIRES " " HYS_PC_REQUIRES)
+# hyscale.pc is relocatable, and names the static library's dependencies as flags, not as Requires.private:
+# so users of the shared library need no development files of theirs.
+file(RELATIVE_PATH HYS_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" HYS_PC_PREFIX "${HYS_PC_PREFIX}")
+file(RELATIVE_PATH HYS_PC_LIBDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
+file(RELATIVE_PATH HYS_PC_INCLUDEDIR ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+list(REMOVE_DUPLICATES HYS_PC_LIBS)
 list(JOIN HYS_PC_LIBS " " HYS_PC_LIBS)
 configure_file(${PROJECT_SOURCE_DIR}/tools/cmake/hyscale.pc.in ${PROJECT_BINARY_DIR}/hyscale.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/hyscale.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -23,6 +23,17 @@ foreach(sanitizer ${HYS_SANITIZE})
     add_link_options(-fsanitize=${sanitizer})
 endforeach()
 
+if(HYS_FUZZ)
+    include(CheckCSourceCompiles)
+    set(CMAKE_REQUIRED_FLAGS -fsanitize=fuzzer)
+    check_c_source_compiles("int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return !d && n; }" HYS_HAS_LIBFUZZER)
+    unset(CMAKE_REQUIRED_FLAGS)
+    if(NOT HYS_HAS_LIBFUZZER)
+        message(FATAL_ERROR "HYS_FUZZ=ON, but ${CMAKE_C_COMPILER} has no -fsanitize=fuzzer: use clang (Debian: clang libclang-rt-14-dev)")
+    endif()
+    add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 # Keeps what the version script does not name out of the target's dynamic symbols, where the linker knows how.
 function(hys_export_only target version_script)
     include(CheckLinkerFlag)
