@@ -20,8 +20,7 @@ extern const struct hys_allocator hys_allocator_default;
  * negative or does not fit. bytes 0 answers a pointer that may be freed. */
 void *hys_alloc(const struct hys_allocator *allocator, int64_t bytes);
 /* The same for count elements, NULL on overflow of the product. */
-void *hys_alloc_array(const struct hys_allocator *allocator, int64_t count,
-		      size_t size);
+void *hys_alloc_array(const struct hys_allocator *allocator, int64_t count, size_t size);
 char *hys_alloc_string(const struct hys_allocator *allocator, const char *text);
 /* NULL is fine. */
 void hys_free(const struct hys_allocator *allocator, void *pointer);

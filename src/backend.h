@@ -39,8 +39,7 @@ struct hys_host {
 /* Whether `name` is on the comma list host->disable. */
 bool hys_host_disabled(const struct hys_host *host, const char *name);
 /* printf to the caller's log hook, if there is one. */
-void hys_host_log(const struct hys_host *host, hys_log_level level,
-		  const char *format, ...)
+void hys_host_log(const struct hys_host *host, hys_log_level level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* A usable device. Backends embed it as the first member of their own. */
@@ -61,12 +60,10 @@ struct hys_discovery {
 };
 
 /* Takes the device over, on failure too (it is then destroyed). */
-hys_status hys_discovery_add(struct hys_discovery *discovery,
-			     struct hys_device *device,
+hys_status hys_discovery_add(struct hys_discovery *discovery, struct hys_device *device,
 			     struct hys_error *error);
 /* Notes a device that will not be used; info->reason says why. */
-hys_status hys_discovery_reject(struct hys_discovery *discovery,
-				const struct hys_device_info *info,
+hys_status hys_discovery_reject(struct hys_discovery *discovery, const struct hys_device_info *info,
 				struct hys_error *error);
 
 /* Device memory: `native` is a host pointer or a cl_mem. */
@@ -102,14 +99,14 @@ struct hys_size {
 /* The batch's arrays on the device, all i32, already cut to the call's rows.
  * Absent ones have dtype 0. */
 struct hys_batch_view {
-	struct hys_tensor row_begin, row_end;	  /* [rows] key rows */
-	struct hys_tensor index_begin, index_end; /* [rows] entries */
-	struct hys_tensor key_origin;	/* [rows] first key row of the document */
-	struct hys_tensor entry_origin; /* [rows] first entry of the document */
+	struct hys_tensor row_begin, row_end;	    /* [rows] key rows */
+	struct hys_tensor index_begin, index_end;   /* [rows] entries */
+	struct hys_tensor key_origin;		    /* [rows] first key row of the document */
+	struct hys_tensor entry_origin;		    /* [rows] first entry of the document */
 	struct hys_tensor window_begin, window_end; /* [rows], second source */
 	/* coarse blocks, when the problem has a coarse_block: complete ones,
 	 * document after document */
-	struct hys_tensor coarse_base; /* [rows] number of the document's first
+	struct hys_tensor coarse_base;	/* [rows] number of the document's first
 					  coarse block */
 	struct hys_tensor coarse_entry; /* [coarse_blocks] its first entry */
 	struct hys_tensor coarse_doc;	/* [coarse_blocks] its document */
@@ -131,7 +128,7 @@ struct hys_call {
 	struct hys_size size;
 	int64_t row_first; /* the batch's number of this call's row 0 */
 	struct hys_batch_view batch;
-	struct hys_region workspace; /* what kernel->workspace asked for */
+	struct hys_region workspace;  /* what kernel->workspace asked for */
 	int32_t topk[HYS_GROUPS_MAX]; /* select: per group, filled */
 	union {
 		struct hys_select_args select; /* ignore its topk, method */
@@ -155,20 +152,16 @@ struct hys_kernel {
 	uint64_t needs;	   /* capability bits; checked by the planner */
 	double efficiency; /* expected share of the device's nominal f32 rate */
 	/* NULL = always. False with a reason when the problem is not for it. */
-	bool (*applicable)(const struct hys_kernel *kernel,
-			   const struct hys_device *device,
-			   const struct hys_problem *problem,
-			   char reason[HYS_REASON_SIZE]);
+	bool (*applicable)(const struct hys_kernel *kernel, const struct hys_device *device,
+			   const struct hys_problem *problem, char reason[HYS_REASON_SIZE]);
 	/* Scratch bytes for a call; NULL = none. Never of order rows * keys. A
 	 * call with no more rows, keys, ... needs no more. */
-	int64_t (*workspace)(const struct hys_kernel *kernel,
-			     const struct hys_device *device,
+	int64_t (*workspace)(const struct hys_kernel *kernel, const struct hys_device *device,
 			     const struct hys_size *size);
 	/* Enqueues or computes. Arguments are already valid; outputs are
 	 * fully written (or added to, when the args say accumulate). */
-	hys_status (*run)(const struct hys_kernel *kernel,
-			  struct hys_stream *stream, void *instance,
-			  const struct hys_call *call, struct hys_error *error);
+	hys_status (*run)(const struct hys_kernel *kernel, struct hys_stream *stream,
+			  void *instance, const struct hys_call *call, struct hys_error *error);
 	const void *detail; /* the backend's own: sources, tiles, micro-kernels */
 };
 
@@ -191,61 +184,46 @@ struct hys_backend {
 
 	/* Adds devices, best first. A failure rejects the whole backend; its
 	 * message becomes the reason. */
-	hys_status (*discover)(struct hys_discovery *discovery,
-			       struct hys_error *error);
+	hys_status (*discover)(struct hys_discovery *discovery, struct hys_error *error);
 	void (*device_destroy)(struct hys_device *device);
-	hys_status (*measure)(struct hys_device *device,
-			      struct hys_device_speed *speed,
+	hys_status (*measure)(struct hys_device *device, struct hys_device_speed *speed,
 			      struct hys_error *error);
 
 	/* Fills buffer->native (device and bytes are set), memory touched. */
-	hys_status (*buffer_create)(struct hys_buffer *buffer,
-				    struct hys_error *error);
+	hys_status (*buffer_create)(struct hys_buffer *buffer, struct hys_error *error);
 	void (*buffer_destroy)(struct hys_buffer *buffer);
 
 	/* What can be shared by execs: compiled programs. *program may stay
 	 * NULL. Called once per plan, device and kernel; thread safe. */
-	hys_status (*program_create)(struct hys_device *device,
-				     const struct hys_kernel *kernel,
-				     const struct hys_problem *problem,
-				     void **program, struct hys_error *error);
+	hys_status (*program_create)(struct hys_device *device, const struct hys_kernel *kernel,
+				     const struct hys_problem *problem, void **program,
+				     struct hys_error *error);
 	void (*program_destroy)(struct hys_device *device, void *program);
 
 	/* native_queue NULL = the stream's own, in order. */
-	hys_status (*stream_create)(struct hys_device *device,
-				    void *native_queue,
-				    struct hys_stream **stream,
-				    struct hys_error *error);
+	hys_status (*stream_create)(struct hys_device *device, void *native_queue,
+				    struct hys_stream **stream, struct hys_error *error);
 	void (*stream_destroy)(struct hys_stream *stream);
 	/* What one stream needs of a program: cl_kernel objects. */
-	hys_status (*instance_create)(struct hys_stream *stream,
-				      const struct hys_kernel *kernel,
-				      void *program, void **instance,
-				      struct hys_error *error);
+	hys_status (*instance_create)(struct hys_stream *stream, const struct hys_kernel *kernel,
+				      void *program, void **instance, struct hys_error *error);
 	void (*instance_destroy)(struct hys_stream *stream, void *instance);
 
-	hys_status (*copy_in)(struct hys_stream *stream,
-			      const struct hys_copy *copy,
+	hys_status (*copy_in)(struct hys_stream *stream, const struct hys_copy *copy,
 			      struct hys_error *error);
-	hys_status (*copy_out)(struct hys_stream *stream,
-			       const struct hys_copy *copy,
+	hys_status (*copy_out)(struct hys_stream *stream, const struct hys_copy *copy,
 			       struct hys_error *error);
-	hys_status (*fill)(struct hys_stream *stream,
-			   const struct hys_region *region, uint8_t value,
-			   struct hys_error *error);
+	hys_status (*fill)(struct hys_stream *stream, const struct hys_region *region,
+			   uint8_t value, struct hys_error *error);
 
 	/* Events. *event may be NULL when work is done as it is given. */
-	hys_status (*record)(struct hys_stream *stream, void **event,
-			     struct hys_error *error);
-	hys_status (*wait)(struct hys_stream *stream, void *event,
-			   struct hys_error *error);
-	hys_status (*event_wait)(struct hys_device *device, void *event,
-				 struct hys_error *error);
+	hys_status (*record)(struct hys_stream *stream, void **event, struct hys_error *error);
+	hys_status (*wait)(struct hys_stream *stream, void *event, struct hys_error *error);
+	hys_status (*event_wait)(struct hys_device *device, void *event, struct hys_error *error);
 	void (*event_destroy)(struct hys_device *device, void *event);
 	/* Makes given work start without waiting for it; NULL = it does. */
 	hys_status (*flush)(struct hys_stream *stream, struct hys_error *error);
-	hys_status (*finish)(struct hys_stream *stream,
-			     struct hys_error *error);
+	hys_status (*finish)(struct hys_stream *stream, struct hys_error *error);
 };
 
 extern const struct hys_backend hys_backend_openmp;
@@ -263,8 +241,7 @@ static inline bool hys_present(const struct hys_tensor *tensor)
 /* Key rows that one index stands for. */
 static inline int64_t hys_index_span(const struct hys_problem *problem)
 {
-	return problem->scoring.pool > 1 ? problem->scoring.pool :
-					   problem->attending.granularity;
+	return problem->scoring.pool > 1 ? problem->scoring.pool : problem->attending.granularity;
 }
 
 /* Least distance between two indices that are both present. */

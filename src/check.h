@@ -8,16 +8,15 @@
 
 /* Records a failure and answers its status: `return hys_fail(...)`. `error`
  * may be NULL. */
-hys_status hys_fail(struct hys_error *error, hys_status status, int32_t native,
-		    const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+hys_status hys_fail(struct hys_error *error, hys_status status, int32_t native, const char *format,
+		    ...) __attribute__((format(printf, 4, 5)));
 
 /* Leaves the function at its `cleanup` label with `status` set. */
-#define HYS_TRY(expression)                                                    \
-	do {                                                                   \
-		status = (expression);                                         \
-		if (status != HYS_OK)                                          \
-			goto cleanup;                                          \
+#define HYS_TRY(expression)            \
+	do {                           \
+		status = (expression); \
+		if (status != HYS_OK)  \
+			goto cleanup;  \
 	} while (0)
 
 static inline int64_t hys_min64(int64_t a, int64_t b)
@@ -38,8 +37,7 @@ int64_t hys_add64(int64_t a, int64_t b);
 /* Rounds up to a multiple of `unit`, a power of two; saturates. */
 static inline int64_t hys_round_up(int64_t bytes, int64_t unit)
 {
-	return bytes > INT64_MAX - unit ? INT64_MAX :
-					  (bytes + unit - 1) & ~(unit - 1);
+	return bytes > INT64_MAX - unit ? INT64_MAX : (bytes + unit - 1) & ~(unit - 1);
 }
 
 #endif

@@ -29,8 +29,7 @@ struct hys_context {
 void hys_context_retain(struct hys_context *context);
 void hys_context_release(struct hys_context *context);
 /* HYS_FORKED in a child of the maker. */
-hys_status hys_context_check(const struct hys_context *context,
-			     struct hys_error *error);
+hys_status hys_context_check(const struct hys_context *context, struct hys_error *error);
 
 /* registry.c: the backends that were built in, GPUs' first. NULL past the
  * end. */
@@ -43,11 +42,9 @@ void hys_topology_destroy(struct hys_topology *topology);
 int32_t hys_topology_cpus_allowed(const struct hys_topology *topology);
 /* Fills numa_node and cpus of a device from its PCI address (info->id) or, for
  * CPUs, from what this process may use. */
-void hys_topology_locate(const struct hys_topology *topology,
-			 struct hys_device_info *info);
+void hys_topology_locate(const struct hys_topology *topology, struct hys_device_info *info);
 /* Places the calling thread near the device; never outside the allowed set. */
-void hys_topology_bind(const struct hys_topology *topology,
-		       const struct hys_device_info *info);
+void hys_topology_bind(const struct hys_topology *topology, const struct hys_device_info *info);
 
 /* hash.c: FNV-1a, 64 bits. Start with hys_hash_start. */
 #define hys_hash_start UINT64_C(0xcbf29ce484222325)
@@ -61,18 +58,15 @@ void hys_wisdom_destroy(struct hys_wisdom *wisdom);
  * list. */
 uint64_t hys_device_signature(const struct hys_device *device);
 /* Kernel name that wisdom knows, or NULL. Under the context's lock. */
-const char *hys_wisdom_find(const struct hys_wisdom *wisdom, hys_op op,
-			    uint64_t problem, uint64_t device);
-hys_status hys_wisdom_learn(struct hys_wisdom *wisdom, hys_op op,
-			    uint64_t problem, uint64_t device,
-			    const char *kernel, double seconds,
-			    struct hys_error *error);
+const char *hys_wisdom_find(const struct hys_wisdom *wisdom, hys_op op, uint64_t problem,
+			    uint64_t device);
+hys_status hys_wisdom_learn(struct hys_wisdom *wisdom, hys_op op, uint64_t problem, uint64_t device,
+			    const char *kernel, double seconds, struct hys_error *error);
 /* Whether a kernel passed its self-test here before. */
-bool hys_wisdom_trusts(const struct hys_wisdom *wisdom, uint64_t problem,
-		       uint64_t device, const char *kernel);
-hys_status hys_wisdom_trust(struct hys_wisdom *wisdom, uint64_t problem,
-			    uint64_t device, const char *kernel,
-			    struct hys_error *error);
+bool hys_wisdom_trusts(const struct hys_wisdom *wisdom, uint64_t problem, uint64_t device,
+		       const char *kernel);
+hys_status hys_wisdom_trust(struct hys_wisdom *wisdom, uint64_t problem, uint64_t device,
+			    const char *kernel, struct hys_error *error);
 
 /* problem.c */
 uint64_t hys_problem_hash(const struct hys_problem *problem);
@@ -102,35 +96,33 @@ struct hys_plan {
 
 void hys_plan_retain(struct hys_plan *plan);
 void hys_plan_release(struct hys_plan *plan);
-const struct hys_choice *hys_plan_choice(const struct hys_plan *plan,
-					 hys_op op, int32_t device);
+const struct hys_choice *hys_plan_choice(const struct hys_plan *plan, hys_op op, int32_t device);
 
 /* batch.c. Host arrays, and one packed copy per device. */
 struct hys_batch_arrays {
 	int32_t *row_begin, *row_end, *index_begin, *index_end; /* [rows] */
 	int32_t *key_origin, *entry_origin;			/* [rows] */
-	int32_t *window_begin, *window_end; /* [rows] or NULL */
-	int32_t *coarse_base;		    /* [rows] or NULL */
-	int32_t *coarse_entry, *coarse_doc; /* [coarse_blocks] or NULL */
-	int32_t *entry_key, *entry_doc;	    /* [entries] or NULL */
-	int32_t *key_entry;		    /* [keys] or NULL */
-	int32_t *entry_block;		    /* [entries] or NULL */
+	int32_t *window_begin, *window_end;			/* [rows] or NULL */
+	int32_t *coarse_base;					/* [rows] or NULL */
+	int32_t *coarse_entry, *coarse_doc;			/* [coarse_blocks] or NULL */
+	int32_t *entry_key, *entry_doc;				/* [entries] or NULL */
+	int32_t *key_entry;					/* [keys] or NULL */
+	int32_t *entry_block;					/* [entries] or NULL */
 };
 
 struct hys_batch {
 	struct hys_plan *plan; /* holds a reference */
 	int64_t rows, keys, entries, window_keys, coarse_blocks;
 	struct hys_batch_arrays host;
-	int64_t *key_pairs_before;   /* [rows + 1] prefix sums of visible keys */
-	int64_t *entry_pairs_before; /* [rows + 1] */
-	struct hys_buffer **buffers; /* [plan->device_count]; NULL entries on
+	int64_t *key_pairs_before;    /* [rows + 1] prefix sums of visible keys */
+	int64_t *entry_pairs_before;  /* [rows + 1] */
+	struct hys_buffer **buffers;  /* [plan->device_count]; NULL entries on
 					devices with host_memory */
 	struct hys_batch_view *views; /* [plan->device_count], all rows */
 };
 
 /* The device's view, cut to rows [first, first + count). */
-struct hys_batch_view hys_batch_slice(const struct hys_batch *batch,
-				      int32_t device, int64_t first,
+struct hys_batch_view hys_batch_slice(const struct hys_batch *batch, int32_t device, int64_t first,
 				      int64_t count);
 int64_t hys_batch_bytes(const struct hys_batch *batch); /* per device */
 
@@ -141,8 +133,7 @@ int64_t hys_batch_bytes(const struct hys_batch *batch); /* per device */
 /* A resolved operation plus what has to be staged around it (stage.c). A task
  * with call.op == HYS_OP_COUNT runs `action` instead. */
 struct hys_task;
-typedef hys_status hys_task_run(struct hys_exec *exec, int32_t lane,
-				const struct hys_task *task,
+typedef hys_status hys_task_run(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
 				struct hys_error *error);
 
 struct hys_lane {
@@ -165,13 +156,12 @@ struct hys_exec {
 	struct hys_plan *plan; /* holds a reference */
 	uint32_t flags;
 	struct hys_lane *lanes; /* [plan->device_count] */
-	bool native; /* queues of the caller's: never flushed */
+	bool native;		/* queues of the caller's: never flushed */
 };
 
 /* Gives a copy of the task to a lane: runs it now, or hands it to the lane's
  * thread. After a failure on any lane, answers that failure and does nothing. */
-hys_status hys_exec_submit(struct hys_exec *exec, int32_t lane,
-			   const struct hys_task *task,
+hys_status hys_exec_submit(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
 			   struct hys_error *error);
 
 struct hys_event {
@@ -179,10 +169,10 @@ struct hys_event {
 	int32_t count;	       /* lanes */
 	struct hys_event_lane {
 		struct hys_device *device;
-		void *native;	      /* set once recorded */
-		sem_t recorded;	      /* posted by a lane thread */
-		_Atomic int reached;  /* `native` is set */
-	} *lanes;
+		void *native;	     /* set once recorded */
+		sem_t recorded;	     /* posted by a lane thread */
+		_Atomic int reached; /* `native` is set */
+	} * lanes;
 	atomic_int references;
 };
 
@@ -214,17 +204,18 @@ enum hys_dim {
 enum hys_type_rule {
 	HYS_TYPE_F32,
 	HYS_TYPE_I32,
-	HYS_TYPE_INDEX,	    /* scoring.dtype */
-	HYS_TYPE_ATTEND,    /* attending.dtype */
+	HYS_TYPE_INDEX,	      /* scoring.dtype */
+	HYS_TYPE_ATTEND,      /* attending.dtype */
 	HYS_TYPE_INDEX_GRAD,  /* scoring.dtype or f32 */
 	HYS_TYPE_ATTEND_GRAD, /* attending.dtype or f32 */
 	HYS_TYPE_POOL,	      /* any of f32 f16 bf16, the same as x */
 	HYS_TYPE_POOL_OUT     /* that of x, or f32 */
 };
 
-#define HYS_FIELD_OUT 1u      /* written; else read */
+#define HYS_FIELD_OUT 1u /* written; else read */
 #define HYS_FIELD_OPTIONAL 2u
-#define HYS_FIELD_PARTIAL 4u  /* output summed over rows: devices' parts are
+#define HYS_FIELD_PARTIAL \
+	4u /* output summed over rows: devices' parts are
 				 merged in device order */
 
 struct hys_field {
@@ -261,11 +252,10 @@ struct hys_task {
 
 /* workspace.c: bytes of a lane's workspace for `op` over `size`: kernel
  * scratch and, unless buffers only, every tensor that may be staged. */
-int64_t hys_workspace_bytes(const struct hys_plan *plan, hys_op op,
-			    int32_t device, const struct hys_size *size);
+int64_t hys_workspace_bytes(const struct hys_plan *plan, hys_op op, int32_t device,
+			    const struct hys_size *size);
 /* The largest call that the plan allows. */
-struct hys_size hys_plan_size_max(const struct hys_plan *plan, hys_op op,
-				  int64_t rows);
+struct hys_size hys_plan_size_max(const struct hys_plan *plan, hys_op op, int64_t rows);
 
 /* cost.c */
 double hys_cost_flops(hys_op op, const struct hys_size *size);
@@ -274,8 +264,7 @@ double hys_cost_bytes(hys_op op, const struct hys_size *size);
 /* selftest.c: runs a tiny problem through `kernel` and the reference kernel of
  * the CPU backend; HYS_OK or what differs, in `reason`. */
 hys_status hys_self_test(struct hys_context *context, struct hys_device *device,
-			 const struct hys_problem *problem,
-			 const struct hys_kernel *kernel, void *program,
-			 char reason[HYS_REASON_SIZE]);
+			 const struct hys_problem *problem, const struct hys_kernel *kernel,
+			 void *program, char reason[HYS_REASON_SIZE]);
 
 #endif

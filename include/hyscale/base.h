@@ -19,21 +19,21 @@ extern "C" {
 
 /* Every status, with the sentence that hys_status_string() answers. Values are
  * part of the ABI: new ones are appended. */
-#define HYS_STATUS_MAP(X)                                                      \
-	X(OK, "success")                                                       \
-	X(INVALID_ARGUMENT, "an argument is wrong")                            \
-	X(UNSUPPORTED, "legal, but not supported here")                        \
-	X(OUT_OF_MEMORY, "out of memory")                                      \
-	X(WORKSPACE_TOO_SMALL, "the workspace is too small for this call")     \
-	X(NO_PLATFORM, "no OpenCL platform is installed")                      \
-	X(NO_DEVICE, "no usable device")                                       \
-	X(DEVICE_FAILED, "a device failed")                                    \
-	X(BUILD_FAILED, "a device program did not build")                      \
-	X(IO, "a file could not be read or written")                           \
-	X(FORMAT, "a file's content is not what it should be")                 \
-	X(VERSION_MISMATCH, "made by or for another version")                  \
-	X(CANCELLED, "stopped by the progress callback")                       \
-	X(FORKED, "the context was made in the parent of this process")        \
+#define HYS_STATUS_MAP(X)                                                  \
+	X(OK, "success")                                                   \
+	X(INVALID_ARGUMENT, "an argument is wrong")                        \
+	X(UNSUPPORTED, "legal, but not supported here")                    \
+	X(OUT_OF_MEMORY, "out of memory")                                  \
+	X(WORKSPACE_TOO_SMALL, "the workspace is too small for this call") \
+	X(NO_PLATFORM, "no OpenCL platform is installed")                  \
+	X(NO_DEVICE, "no usable device")                                   \
+	X(DEVICE_FAILED, "a device failed")                                \
+	X(BUILD_FAILED, "a device program did not build")                  \
+	X(IO, "a file could not be read or written")                       \
+	X(FORMAT, "a file's content is not what it should be")             \
+	X(VERSION_MISMATCH, "made by or for another version")              \
+	X(CANCELLED, "stopped by the progress callback")                   \
+	X(FORKED, "the context was made in the parent of this process")    \
 	X(INTERNAL, "a defect in the library")
 
 typedef enum hys_status {
@@ -97,11 +97,10 @@ struct hys_tensor {
 /* Contiguous tensor of `rank` dimensions in host memory; trailing sizes that
  * `rank` does not reach are ignored. Inputs are never written: the const is
  * cast away here so that callers need not. */
-static inline struct hys_tensor hys_host(const void *host, hys_dtype dtype,
-					 int32_t rank, int64_t n0, int64_t n1,
-					 int64_t n2)
+static inline struct hys_tensor hys_host(const void *host, hys_dtype dtype, int32_t rank,
+					 int64_t n0, int64_t n1, int64_t n2)
 {
-	struct hys_tensor t = { 0 };
+	struct hys_tensor t = {0};
 	t.host = (void *)(uintptr_t)host;
 	t.dtype = dtype;
 	t.rank = rank;
@@ -112,9 +111,8 @@ static inline struct hys_tensor hys_host(const void *host, hys_dtype dtype,
 }
 
 /* The same in device memory, `offset` elements behind the buffer's start. */
-static inline struct hys_tensor hys_device(struct hys_buffer *buffer,
-					   int64_t offset, hys_dtype dtype,
-					   int32_t rank, int64_t n0, int64_t n1,
+static inline struct hys_tensor hys_device(struct hys_buffer *buffer, int64_t offset,
+					   hys_dtype dtype, int32_t rank, int64_t n0, int64_t n1,
 					   int64_t n2)
 {
 	struct hys_tensor t = hys_host(NULL, dtype, rank, n0, n1, n2);

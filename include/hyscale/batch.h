@@ -23,7 +23,7 @@ struct hys_batch_desc {
 	int64_t rows;	    /* T */
 	int64_t keys;	    /* S */
 	uint32_t flags;	    /* HYS_BATCH_* */
-	int32_t window; /* > 0: a row at position p sees (p - window, p] only */
+	int32_t window;	    /* > 0: a row at position p sees (p - window, p] only */
 	/* Packed documents: [documents + 1], from 0 to rows / keys, ascending.
 	 * cu_seqlens_k NULL = cu_seqlens_q. documents 0 = one document. */
 	int32_t documents;
@@ -47,10 +47,8 @@ struct hys_batch_desc {
 /* HYS_OK, HYS_INVALID_ARGUMENT (message names array, position and value),
  * HYS_OUT_OF_MEMORY, HYS_DEVICE_FAILED. The batch holds a reference on its
  * plan. Thread safe. */
-HYS_API hys_status hys_batch_create(struct hys_plan *plan,
-				    const struct hys_batch_desc *desc,
-				    struct hys_batch **batch,
-				    struct hys_error *error);
+HYS_API hys_status hys_batch_create(struct hys_plan *plan, const struct hys_batch_desc *desc,
+				    struct hys_batch **batch, struct hys_error *error);
 /* Only after the work that uses it is finished. NULL is fine. */
 HYS_API void hys_batch_destroy(struct hys_batch *batch);
 

@@ -22,11 +22,7 @@ typedef enum hys_device_kind {
 	HYS_DEVICE_ACCELERATOR
 } hys_device_kind;
 
-typedef enum hys_log_level {
-	HYS_LOG_ERROR,
-	HYS_LOG_WARNING,
-	HYS_LOG_INFO
-} hys_log_level;
+typedef enum hys_log_level { HYS_LOG_ERROR, HYS_LOG_WARNING, HYS_LOG_INFO } hys_log_level;
 
 /* A device of the caller's own: backend "opencl", a cl_context and one of its
  * cl_device_ids (see opencl.h). Both must outlive the hys_context. */
@@ -89,8 +85,7 @@ struct hys_device_info {
  * HYS_OUT_OF_MEMORY. A backend that fails otherwise only adds rejected
  * entries. */
 HYS_API hys_status hys_context_create(const struct hys_context_options *options,
-				      struct hys_context **context,
-				      struct hys_error *error);
+				      struct hys_context **context, struct hys_error *error);
 /* NULL is fine. Plans, buffers and execs hold a reference: memory goes with
  * the last of them. */
 HYS_API void hys_context_destroy(struct hys_context *context);
@@ -98,13 +93,10 @@ HYS_API void hys_context_destroy(struct hys_context *context);
 HYS_API int32_t hys_context_device_count(const struct hys_context *context);
 HYS_API int32_t hys_context_rejected_count(const struct hys_context *context);
 /* Device or rejected device i. HYS_OK or HYS_INVALID_ARGUMENT. */
-HYS_API hys_status hys_context_device_info(const struct hys_context *context,
-					   int32_t i,
-					   struct hys_device_info *info,
-					   struct hys_error *error);
-HYS_API hys_status hys_context_rejected(const struct hys_context *context,
-					int32_t i, struct hys_device_info *info,
-					struct hys_error *error);
+HYS_API hys_status hys_context_device_info(const struct hys_context *context, int32_t i,
+					   struct hys_device_info *info, struct hys_error *error);
+HYS_API hys_status hys_context_rejected(const struct hys_context *context, int32_t i,
+					struct hys_device_info *info, struct hys_error *error);
 
 /* Measured speed of a device: an f32 multiply-add loop without memory
  * traffic, and a large copy (bytes read plus written per second). */
@@ -117,21 +109,18 @@ struct hys_device_speed {
  * was measured. HYS_OK, HYS_INVALID_ARGUMENT, or what the device answered.
  * Thread safe. */
 HYS_API hys_status hys_context_measure(struct hys_context *context, int32_t i,
-				       struct hys_device_speed *speed,
-				       struct hys_error *error);
+				       struct hys_device_speed *speed, struct hys_error *error);
 
 /* Device memory of `bytes` on device i, touched so that a lack of memory shows
  * here; contents undefined. The caller destroys it after all work that uses it
  * is finished. HYS_OK, HYS_INVALID_ARGUMENT, HYS_OUT_OF_MEMORY,
  * HYS_DEVICE_FAILED. */
-HYS_API hys_status hys_buffer_create(struct hys_context *context, int32_t i,
-				     int64_t bytes, struct hys_buffer **buffer,
-				     struct hys_error *error);
+HYS_API hys_status hys_buffer_create(struct hys_context *context, int32_t i, int64_t bytes,
+				     struct hys_buffer **buffer, struct hys_error *error);
 /* Wraps memory that the caller owns: a cl_mem on an OpenCL device, a host
  * pointer on the CPU backend. */
-HYS_API hys_status hys_buffer_wrap(struct hys_context *context, int32_t i,
-				   void *native, int64_t bytes,
-				   struct hys_buffer **buffer,
+HYS_API hys_status hys_buffer_wrap(struct hys_context *context, int32_t i, void *native,
+				   int64_t bytes, struct hys_buffer **buffer,
 				   struct hys_error *error);
 HYS_API void hys_buffer_destroy(struct hys_buffer *buffer);
 HYS_API int64_t hys_buffer_bytes(const struct hys_buffer *buffer);
@@ -142,10 +131,10 @@ HYS_API int64_t hys_buffer_bytes(const struct hys_buffer *buffer);
  * HYS_OK, HYS_IO, HYS_FORMAT (a damaged file; the message names the line),
  * HYS_VERSION_MISMATCH (another library version), HYS_OUT_OF_MEMORY. Lines of
  * devices that this context lacks are kept. Thread safe. */
-HYS_API hys_status hys_wisdom_import(struct hys_context *context,
-				     const char *path, struct hys_error *error);
-HYS_API hys_status hys_wisdom_export(struct hys_context *context,
-				     const char *path, struct hys_error *error);
+HYS_API hys_status hys_wisdom_import(struct hys_context *context, const char *path,
+				     struct hys_error *error);
+HYS_API hys_status hys_wisdom_export(struct hys_context *context, const char *path,
+				     struct hys_error *error);
 HYS_API void hys_wisdom_forget(struct hys_context *context);
 
 #ifdef __cplusplus

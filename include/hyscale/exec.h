@@ -35,50 +35,41 @@ struct hys_exec_options {
 
 /* `options` may be NULL. HYS_OK, HYS_INVALID_ARGUMENT,
  * HYS_WORKSPACE_TOO_SMALL, HYS_OUT_OF_MEMORY, HYS_DEVICE_FAILED, HYS_FORKED. */
-HYS_API hys_status hys_exec_create(struct hys_plan *plan,
-				   const struct hys_exec_options *options,
-				   struct hys_exec **exec,
-				   struct hys_error *error);
+HYS_API hys_status hys_exec_create(struct hys_plan *plan, const struct hys_exec_options *options,
+				   struct hys_exec **exec, struct hys_error *error);
 /* Waits for its work first. NULL is fine. */
 HYS_API void hys_exec_destroy(struct hys_exec *exec);
 
 /* Waits for all work and answers the first failure since the last finish;
  * after a failure operations do nothing and answer it, until finish. */
-HYS_API hys_status hys_exec_finish(struct hys_exec *exec,
-				   struct hys_error *error);
+HYS_API hys_status hys_exec_finish(struct hys_exec *exec, struct hys_error *error);
 
 /* An event that is reached when everything given to `exec` so far is done.
  * The caller destroys it. */
-HYS_API hys_status hys_exec_record(struct hys_exec *exec,
-				   struct hys_event **event,
+HYS_API hys_status hys_exec_record(struct hys_exec *exec, struct hys_event **event,
 				   struct hys_error *error);
 /* Work given to `exec` from now on waits for `event`; the caller may destroy
  * the event right after. The event may be of another exec or plan; when it is
  * of another backend the wait blocks the calling thread. */
-HYS_API hys_status hys_exec_wait(struct hys_exec *exec,
-				 struct hys_event *event,
+HYS_API hys_status hys_exec_wait(struct hys_exec *exec, struct hys_event *event,
 				 struct hys_error *error);
 /* Blocks the calling thread until the event is reached. */
-HYS_API hys_status hys_event_wait(struct hys_event *event,
-				  struct hys_error *error);
+HYS_API hys_status hys_event_wait(struct hys_event *event, struct hys_error *error);
 HYS_API void hys_event_destroy(struct hys_event *event);
 
 /* Copies between host memory and a buffer, and fills with a byte, in the
  * exec's order. Host memory must stay until the work is finished. Offsets and
  * sizes in bytes. HYS_OK, HYS_INVALID_ARGUMENT (range, or a buffer on a device
  * that is not the plan's), HYS_DEVICE_FAILED. */
-HYS_API hys_status hys_buffer_write(struct hys_exec *exec,
-				    struct hys_buffer *buffer,
-				    int64_t offset_bytes, const void *source,
-				    int64_t bytes, struct hys_error *error);
-HYS_API hys_status hys_buffer_read(struct hys_exec *exec,
-				   struct hys_buffer *buffer,
-				   int64_t offset_bytes, void *target,
-				   int64_t bytes, struct hys_error *error);
-HYS_API hys_status hys_buffer_fill(struct hys_exec *exec,
-				   struct hys_buffer *buffer,
-				   int64_t offset_bytes, int64_t bytes,
-				   uint8_t value, struct hys_error *error);
+HYS_API hys_status hys_buffer_write(struct hys_exec *exec, struct hys_buffer *buffer,
+				    int64_t offset_bytes, const void *source, int64_t bytes,
+				    struct hys_error *error);
+HYS_API hys_status hys_buffer_read(struct hys_exec *exec, struct hys_buffer *buffer,
+				   int64_t offset_bytes, void *target, int64_t bytes,
+				   struct hys_error *error);
+HYS_API hys_status hys_buffer_fill(struct hys_exec *exec, struct hys_buffer *buffer,
+				   int64_t offset_bytes, int64_t bytes, uint8_t value,
+				   struct hys_error *error);
 
 #ifdef __cplusplus
 }

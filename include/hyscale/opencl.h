@@ -20,19 +20,16 @@ extern "C" {
 #endif
 
 /* For hys_context_options.natives. */
-static inline struct hys_native_device hys_opencl_device(cl_context context,
-							  cl_device_id device)
+static inline struct hys_native_device hys_opencl_device(cl_context context, cl_device_id device)
 {
-	struct hys_native_device native = { "opencl", context, device };
+	struct hys_native_device native = {"opencl", context, device};
 	return native;
 }
 
 /* A cl_mem as a buffer; the caller keeps its own reference until the buffer is
  * destroyed. Statuses of hys_buffer_wrap. */
-static inline hys_status hys_opencl_buffer(struct hys_context *context,
-					   int32_t device, cl_mem memory,
-					   int64_t bytes,
-					   struct hys_buffer **buffer,
+static inline hys_status hys_opencl_buffer(struct hys_context *context, int32_t device,
+					   cl_mem memory, int64_t bytes, struct hys_buffer **buffer,
 					   struct hys_error *error)
 {
 	return hys_buffer_wrap(context, device, memory, bytes, buffer, error);
@@ -40,8 +37,7 @@ static inline hys_status hys_opencl_buffer(struct hys_context *context,
 
 /* Work given to `exec` from now on waits for these events. They may be
  * released right after. */
-HYS_API hys_status hys_opencl_wait(struct hys_exec *exec, cl_uint count,
-				   const cl_event *events,
+HYS_API hys_status hys_opencl_wait(struct hys_exec *exec, cl_uint count, const cl_event *events,
 				   struct hys_error *error);
 /* An event that is reached when everything given to `exec` so far is done; the
  * caller releases it. */

@@ -27,8 +27,8 @@ extern "C" {
 struct hys_select_args {
 	size_t struct_size; /* sizeof(struct hys_select_args) */
 	int64_t row_first, row_count;
-	hys_method method;   /* default: the problem's */
-	const int32_t *topk; /* [U], each 1..topk_max; NULL = topk_max; read
+	hys_method method;		 /* default: the problem's */
+	const int32_t *topk;		 /* [U], each 1..topk_max; NULL = topk_max; read
 				during the call */
 	struct hys_tensor index_q;	 /* [rows,HI,DI] */
 	struct hys_tensor index_k;	 /* [E,DI] */
@@ -47,8 +47,7 @@ struct hys_select_args {
 };
 
 HYS_API hys_status hys_select(struct hys_exec *exec, struct hys_batch *batch,
-			      const struct hys_select_args *args,
-			      struct hys_error *error);
+			      const struct hys_select_args *args, struct hys_error *error);
 
 /* Softmax attention over the rows of the indices, the window and the first
  * rows (or all visible rows, dense), a second source and a sink. */
@@ -63,12 +62,11 @@ struct hys_attention_args {
 	struct hys_tensor window_k; /* [S2,G,D], optional */
 	struct hys_tensor window_v; /* [S2,G,V]; absent = window_k[..., :V] */
 	struct hys_tensor o;	    /* out [rows,H,V], type of q */
-	struct hys_tensor lse; /* out f32 [rows,H], natural log, without sink;
+	struct hys_tensor lse;	    /* out f32 [rows,H], natural log, without sink;
 				  optional */
 };
 
-HYS_API hys_status hys_attention_forward(struct hys_exec *exec,
-					 struct hys_batch *batch,
+HYS_API hys_status hys_attention_forward(struct hys_exec *exec, struct hys_batch *batch,
 					 const struct hys_attention_args *args,
 					 struct hys_error *error);
 
@@ -80,31 +78,27 @@ HYS_API hys_status hys_attention_forward(struct hys_exec *exec,
 struct hys_attention_grad_args {
 	size_t struct_size; /* sizeof(struct hys_attention_grad_args) */
 	int64_t row_first, row_count;
-	uint32_t flags;		    /* HYS_GRAD_ACCUMULATE */
-	struct hys_tensor q, k, v;  /* as forward */
+	uint32_t flags;		   /* HYS_GRAD_ACCUMULATE */
+	struct hys_tensor q, k, v; /* as forward */
 	struct hys_tensor indices;
 	struct hys_tensor sink;
 	struct hys_tensor window_k, window_v;
-	struct hys_tensor o;	    /* of the forward pass */
+	struct hys_tensor o; /* of the forward pass */
 	struct hys_tensor lse;
-	struct hys_tensor grad_o;   /* [rows,H,V], type of q */
-	struct hys_tensor dq;	    /* out [rows,H,D] */
-	struct hys_tensor dk;	    /* out [S,G,D]; both parts when v is shared */
-	struct hys_tensor dv;	    /* out [S,G,V]; not with a shared v */
-	struct hys_tensor dsink;    /* out f32 [H] */
+	struct hys_tensor grad_o;    /* [rows,H,V], type of q */
+	struct hys_tensor dq;	     /* out [rows,H,D] */
+	struct hys_tensor dk;	     /* out [S,G,D]; both parts when v is shared */
+	struct hys_tensor dv;	     /* out [S,G,V]; not with a shared v */
+	struct hys_tensor dsink;     /* out f32 [H] */
 	struct hys_tensor dwindow_k; /* out [S2,G,D] */
 	struct hys_tensor dwindow_v; /* out [S2,G,V] */
 };
 
-HYS_API hys_status
-hys_attention_backward(struct hys_exec *exec, struct hys_batch *batch,
-		       const struct hys_attention_grad_args *args,
-		       struct hys_error *error);
+HYS_API hys_status hys_attention_backward(struct hys_exec *exec, struct hys_batch *batch,
+					  const struct hys_attention_grad_args *args,
+					  struct hys_error *error);
 
-typedef enum hys_reduction {
-	HYS_REDUCTION_MEAN = 0,
-	HYS_REDUCTION_SUM
-} hys_reduction;
+typedef enum hys_reduction { HYS_REDUCTION_MEAN = 0, HYS_REDUCTION_SUM } hys_reduction;
 
 #define HYS_LOSS_ACCUMULATE 1u /* gradients and loss are added to */
 #define HYS_LOSS_DENSE 2u      /* the set is every visible entry (warm-up) */
@@ -125,35 +119,33 @@ struct hys_loss_args {
 	/* Only batch rows t with t % row_stride == row_offset count; 0 = all.
 	 * `sum` is multiplied by the stride. */
 	int32_t row_stride, row_offset;
-	struct hys_tensor index_q;    /* [rows,HI,DI], not f8 */
-	struct hys_tensor index_k;    /* [E,DI] */
-	struct hys_tensor index_w;    /* f32 [rows,HI]; absent = 1 */
-	struct hys_tensor indices;    /* i32 [rows,U,K]; not with DENSE */
-	struct hys_tensor q;	      /* [rows,H,D]; not with teacher_in */
-	struct hys_tensor k;	      /* [S,G,D]; not with teacher_in */
-	struct hys_tensor lse;	      /* f32 [rows,H]; absent = over the set */
-	struct hys_tensor sink;	      /* f32 [H], optional */
-	struct hys_tensor scores;     /* f32 [rows,U,K] from select: saves
+	struct hys_tensor index_q;     /* [rows,HI,DI], not f8 */
+	struct hys_tensor index_k;     /* [E,DI] */
+	struct hys_tensor index_w;     /* f32 [rows,HI]; absent = 1 */
+	struct hys_tensor indices;     /* i32 [rows,U,K]; not with DENSE */
+	struct hys_tensor q;	       /* [rows,H,D]; not with teacher_in */
+	struct hys_tensor k;	       /* [S,G,D]; not with teacher_in */
+	struct hys_tensor lse;	       /* f32 [rows,H]; absent = over the set */
+	struct hys_tensor sink;	       /* f32 [H], optional */
+	struct hys_tensor scores;      /* f32 [rows,U,K] from select: saves
 					 scoring again; optional */
-	struct hys_tensor teacher_in; /* f32 [rows,U,K], need not be normalised;
+	struct hys_tensor teacher_in;  /* f32 [rows,U,K], need not be normalised;
 					 not with DENSE */
-	struct hys_tensor loss;	      /* out f32 [1] */
-	struct hys_tensor d_index_q;  /* out [rows,HI,DI], own type or f32 */
-	struct hys_tensor d_index_k;  /* out [E,DI], own type or f32 */
-	struct hys_tensor d_index_w;  /* out f32 [rows,HI] */
+	struct hys_tensor loss;	       /* out f32 [1] */
+	struct hys_tensor d_index_q;   /* out [rows,HI,DI], own type or f32 */
+	struct hys_tensor d_index_k;   /* out [E,DI], own type or f32 */
+	struct hys_tensor d_index_w;   /* out f32 [rows,HI] */
 	struct hys_tensor teacher_out; /* out f32 [rows,U,K], not normalised, so
 					  that ranks can add it up; not with
 					  DENSE */
 };
 
-HYS_API hys_status hys_indexer_loss(struct hys_exec *exec,
-				    struct hys_batch *batch,
-				    const struct hys_loss_args *args,
-				    struct hys_error *error);
+HYS_API hys_status hys_indexer_loss(struct hys_exec *exec, struct hys_batch *batch,
+				    const struct hys_loss_args *args, struct hys_error *error);
 
 typedef enum hys_pooling {
-	HYS_POOL_MEAN = 0, /* y[e] = mean of x over the unit's rows */
-	HYS_POOL_GATED,	   /* y[e,c] = sum_i softmax_i(gate[i,c] + bias[i,c])
+	HYS_POOL_MEAN = 0,   /* y[e] = mean of x over the unit's rows */
+	HYS_POOL_GATED,	     /* y[e,c] = sum_i softmax_i(gate[i,c] + bias[i,c])
 			      * x[i,c] over the unit's rows */
 	HYS_POOL_OVERLAPPED, /* DeepSeek-V4: x, gate and bias are 2C wide; the
 				first half of the previous unit's rows and the
@@ -182,15 +174,14 @@ struct hys_pool_args {
 	struct hys_tensor y;	/* out [units,C], type of x or f32; for bounds
 				   the centre: the mean, optional */
 	/* bounds only, each optional */
-	struct hys_tensor norm;	  /* out f32 [units], largest Euclidean norm, NaN
+	struct hys_tensor norm;		   /* out f32 [units], largest Euclidean norm, NaN
 				     if any element is */
-	struct hys_tensor radius; /* out f32 [units], largest distance from y */
+	struct hys_tensor radius;	   /* out f32 [units], largest distance from y */
 	struct hys_tensor lowest, highest; /* out f32 [units,C] */
 };
 
 HYS_API hys_status hys_pool(struct hys_exec *exec, struct hys_batch *batch,
-			    const struct hys_pool_args *args,
-			    struct hys_error *error);
+			    const struct hys_pool_args *args, struct hys_error *error);
 
 /* Backward of mean, gated and overlapped pooling. Rows are those of x: a range
  * of N. Rows of x that no unit covers get 0. */
@@ -200,7 +191,7 @@ struct hys_pool_grad_args {
 	uint32_t flags; /* HYS_GRAD_ACCUMULATE */
 	hys_pooling pooling;
 	hys_pool_unit unit;
-	struct hys_tensor x;	  /* as forward, all N rows */
+	struct hys_tensor x; /* as forward, all N rows */
 	struct hys_tensor gate;
 	struct hys_tensor bias;
 	struct hys_tensor grad_y; /* [units,C], all units */
@@ -209,8 +200,7 @@ struct hys_pool_grad_args {
 	struct hys_tensor dbias;  /* out f32 like bias, optional */
 };
 
-HYS_API hys_status hys_pool_backward(struct hys_exec *exec,
-				     struct hys_batch *batch,
+HYS_API hys_status hys_pool_backward(struct hys_exec *exec, struct hys_batch *batch,
 				     const struct hys_pool_grad_args *args,
 				     struct hys_error *error);
 
@@ -227,8 +217,7 @@ struct hys_merge_args {
 };
 
 HYS_API hys_status hys_merge(struct hys_exec *exec, struct hys_batch *batch,
-			     const struct hys_merge_args *args,
-			     struct hys_error *error);
+			     const struct hys_merge_args *args, struct hys_error *error);
 
 /* How much of dense attention a selection captures, on sampled rows (batch
  * rows t with t % row_stride == row_offset); the others are not written.
@@ -239,22 +228,21 @@ struct hys_fidelity_args {
 	int64_t row_first, row_count;
 	int32_t row_stride, row_offset; /* stride 0 = 1 */
 	double target_mass;		/* of topk_needed; 0 = 0.95 */
-	struct hys_tensor q;	    /* [rows,H,D] */
-	struct hys_tensor k;	    /* [S,G,D] */
-	struct hys_tensor indices;  /* i32 [rows,U,K], the selection */
-	struct hys_tensor reference; /* i32 [rows,U,K2], exact selection;
+	struct hys_tensor q;		/* [rows,H,D] */
+	struct hys_tensor k;		/* [S,G,D] */
+	struct hys_tensor indices;	/* i32 [rows,U,K], the selection */
+	struct hys_tensor reference;	/* i32 [rows,U,K2], exact selection;
 					for recall */
-	struct hys_tensor mass;	  /* out f32 [rows,U], window and first rows
+	struct hys_tensor mass;		/* out f32 [rows,U], window and first rows
 				     included; optional */
-	struct hys_tensor recall; /* out f32 [rows,U], share of reference found
+	struct hys_tensor recall;	/* out f32 [rows,U], share of reference found
 				     in indices, 1 when empty; optional */
-	struct hys_tensor topk_needed; /* out i32 [rows,U], fewest keys, by true
+	struct hys_tensor topk_needed;	/* out i32 [rows,U], fewest keys, by true
 					  mass, that reach the target; optional */
 };
 
 HYS_API hys_status hys_fidelity(struct hys_exec *exec, struct hys_batch *batch,
-				const struct hys_fidelity_args *args,
-				struct hys_error *error);
+				const struct hys_fidelity_args *args, struct hys_error *error);
 
 #ifdef __cplusplus
 }

@@ -18,16 +18,16 @@ struct hys_plan;
 struct hys_batch;
 
 /* The operations, with the names used in files and on the command line. */
-#define HYS_OP_MAP(X)                                                          \
-	X(SELECT, "select")                                                    \
-	X(SELECT_COARSE, "select_coarse")                                      \
-	X(SELECT_COARSE_TO_FINE, "select_coarse_to_fine")                      \
-	X(ATTENTION_FORWARD, "attention_forward")                              \
-	X(ATTENTION_BACKWARD, "attention_backward")                            \
-	X(INDEXER_LOSS, "indexer_loss")                                        \
-	X(POOL, "pool")                                                        \
-	X(POOL_BACKWARD, "pool_backward")                                      \
-	X(MERGE, "merge")                                                      \
+#define HYS_OP_MAP(X)                                     \
+	X(SELECT, "select")                               \
+	X(SELECT_COARSE, "select_coarse")                 \
+	X(SELECT_COARSE_TO_FINE, "select_coarse_to_fine") \
+	X(ATTENTION_FORWARD, "attention_forward")         \
+	X(ATTENTION_BACKWARD, "attention_backward")       \
+	X(INDEXER_LOSS, "indexer_loss")                   \
+	X(POOL, "pool")                                   \
+	X(POOL_BACKWARD, "pool_backward")                 \
+	X(MERGE, "merge")                                 \
 	X(FIDELITY, "fidelity")
 
 typedef enum hys_op {
@@ -55,19 +55,18 @@ typedef enum hys_effort {
 #define HYS_PLAN_NO_SELF_TEST 2u
 
 /* step of steps, and what it does now; non-zero stops with HYS_CANCELLED. */
-typedef int hys_progress(void *user, int32_t step, int32_t steps,
-			 const char *what);
+typedef int hys_progress(void *user, int32_t step, int32_t steps, const char *what);
 
 struct hys_plan_options {
-	size_t struct_size;  /* sizeof(struct hys_plan_options) */
-	uint32_t operations; /* HYS_OP_BIT of each; 0 = all that the problem has
+	size_t struct_size;	/* sizeof(struct hys_plan_options) */
+	uint32_t operations;	/* HYS_OP_BIT of each; 0 = all that the problem has
 				the parts for */
-	uint32_t flags;	     /* HYS_PLAN_* */
+	uint32_t flags;		/* HYS_PLAN_* */
 	const int32_t *devices; /* device numbers of the context; NULL = its
 				   first. More than one: rows are shared */
 	int32_t device_count;
-	int64_t rows_max; /* most rows of one call; sizes workspaces */
-	int64_t keys_max; /* most key rows (S) of one batch */
+	int64_t rows_max;	 /* most rows of one call; sizes workspaces */
+	int64_t keys_max;	 /* most key rows (S) of one batch */
 	int64_t window_keys_max; /* the same of the second source */
 	hys_effort effort;
 	int64_t memory_limit_bytes; /* of workspace per device; 0 = none */
@@ -82,10 +81,8 @@ struct hys_plan_options {
 /* HYS_OK, HYS_INVALID_ARGUMENT, HYS_UNSUPPORTED (no kernel can do it; the
  * message gives the reason of the last), HYS_OUT_OF_MEMORY (memory limit
  * included), HYS_BUILD_FAILED, HYS_DEVICE_FAILED, HYS_CANCELLED, HYS_FORKED. */
-HYS_API hys_status hys_plan_create(struct hys_context *context,
-				   const struct hys_problem *problem,
-				   const struct hys_plan_options *options,
-				   struct hys_plan **plan,
+HYS_API hys_status hys_plan_create(struct hys_context *context, const struct hys_problem *problem,
+				   const struct hys_plan_options *options, struct hys_plan **plan,
 				   struct hys_error *error);
 HYS_API void hys_plan_destroy(struct hys_plan *plan);
 
@@ -96,8 +93,7 @@ HYS_API int32_t hys_plan_device_count(const struct hys_plan *plan);
 HYS_API int32_t hys_plan_device(const struct hys_plan *plan, int32_t i);
 /* Name of the kernel that runs `op` on the plan's device i; NULL when the op is
  * not planned. Static storage. */
-HYS_API const char *hys_plan_kernel(const struct hys_plan *plan, hys_op op,
-				    int32_t i);
+HYS_API const char *hys_plan_kernel(const struct hys_plan *plan, hys_op op, int32_t i);
 
 /* A text file: version, problem, devices, shares, kernels. Loading needs the
  * same devices and drivers (HYS_VERSION_MISMATCH otherwise) and answers the
@@ -105,14 +101,13 @@ HYS_API const char *hys_plan_kernel(const struct hys_plan *plan, hys_op op,
 HYS_API hys_status hys_plan_save(const struct hys_plan *plan, const char *path,
 				 struct hys_error *error);
 HYS_API hys_status hys_plan_load(struct hys_context *context, const char *path,
-				 struct hys_plan **plan,
-				 struct hys_error *error);
+				 struct hys_plan **plan, struct hys_error *error);
 
 /* What one call over all rows of a batch costs. */
 struct hys_cost {
-	double flops;	     /* useful: of visible or chosen pairs only */
-	double bytes;	     /* compulsory memory traffic */
-	double time_s;	     /* predicted, slowest device */
+	double flops;		 /* useful: of visible or chosen pairs only */
+	double bytes;		 /* compulsory memory traffic */
+	double time_s;		 /* predicted, slowest device */
 	int64_t tensor_bytes;	 /* inputs and outputs of the caller */
 	int64_t workspace_bytes; /* of execs, all devices together */
 	int64_t peak_bytes;	 /* the two together, batch arrays included */
@@ -122,21 +117,18 @@ struct hys_cost {
  * of the plan's rows_max last rows and keys_max keys. No device is used.
  * HYS_OK, HYS_INVALID_ARGUMENT (op not planned). Thread safe. */
 HYS_API hys_status hys_plan_cost(const struct hys_plan *plan, hys_op op,
-				 const struct hys_batch *batch,
-				 struct hys_cost *cost,
+				 const struct hys_batch *batch, struct hys_cost *cost,
 				 struct hys_error *error);
 
 /* Workspace bytes that an exec needs on the plan's device i to run `op` over
  * `rows` rows, staging included. HYS_OK, HYS_INVALID_ARGUMENT. */
-HYS_API hys_status hys_plan_workspace(const struct hys_plan *plan, hys_op op,
-				      int64_t rows, int32_t i, int64_t *bytes,
-				      struct hys_error *error);
+HYS_API hys_status hys_plan_workspace(const struct hys_plan *plan, hys_op op, int64_t rows,
+				      int32_t i, int64_t *bytes, struct hys_error *error);
 
 /* Writes a table for people: per operation and device the kernel, why, and why
  * not those preferred to it; workspaces; shares. Like snprintf, answers the
  * length needed without the terminator; `text` may be NULL when size is 0. */
-HYS_API size_t hys_plan_describe(const struct hys_plan *plan, char *text,
-				 size_t size);
+HYS_API size_t hys_plan_describe(const struct hys_plan *plan, char *text, size_t size);
 
 #ifdef __cplusplus
 }

@@ -12,10 +12,7 @@
 extern "C" {
 #endif
 
-typedef enum hys_activation {
-	HYS_ACTIVATION_RELU = 0,
-	HYS_ACTIVATION_NONE
-} hys_activation;
+typedef enum hys_activation { HYS_ACTIVATION_RELU = 0, HYS_ACTIVATION_NONE } hys_activation;
 
 typedef enum hys_method {
 	HYS_METHOD_DEFAULT = 0, /* exact in a problem, the problem's in a call */
@@ -27,11 +24,11 @@ typedef enum hys_method {
 /* The indexer. score(t,u,s) = sum over index heads j of group u of
  * w[t,j] * activation(scale * <index_q[t,j], index_k[s]>). */
 struct hys_scoring {
-	int32_t heads;	/* HI, index heads; 0 = no indexer */
-	int32_t dim;	/* DI */
-	int32_t groups; /* U, default 1; divides heads and attending.heads */
-	int32_t block;	/* B, entries per selected block, default 1 */
-	int32_t pool;	/* r, key rows per entry, default 1 */
+	int32_t heads;	 /* HI, index heads; 0 = no indexer */
+	int32_t dim;	 /* DI */
+	int32_t groups;	 /* U, default 1; divides heads and attending.heads */
+	int32_t block;	 /* B, entries per selected block, default 1 */
+	int32_t pool;	 /* r, key rows per entry, default 1 */
 	hys_dtype dtype; /* of index_q and index_k: f32 f16 bf16 f8 */
 	hys_activation activation;
 	double scale; /* default 1/sqrt(dim) */
@@ -78,8 +75,7 @@ struct hys_problem {
  * "msa", "nsa", "moba", "qsa", "dsv4-csa", "smollm2".
  * HYS_OK, or HYS_INVALID_ARGUMENT with the known names in the message.
  * Thread safe. */
-HYS_API hys_status hys_problem_named(const char *name,
-				     struct hys_problem *problem,
+HYS_API hys_status hys_problem_named(const char *name, struct hys_problem *problem,
 				     struct hys_error *error);
 /* The i-th known name, NULL past the end. Static storage. */
 HYS_API const char *hys_problem_name(int32_t i);
@@ -87,8 +83,7 @@ HYS_API const char *hys_problem_name(int32_t i);
 /* Replaces every 0 that means "default" by its value and checks the whole:
  * HYS_OK, HYS_INVALID_ARGUMENT or HYS_UNSUPPORTED, *problem untouched on
  * failure. Plans do this themselves; it is here for tools. Thread safe. */
-HYS_API hys_status hys_problem_complete(struct hys_problem *problem,
-					struct hys_error *error);
+HYS_API hys_status hys_problem_complete(struct hys_problem *problem, struct hys_error *error);
 
 #ifdef __cplusplus
 }
