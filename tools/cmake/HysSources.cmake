@@ -47,6 +47,9 @@ endif()
 add_library(hyscale_internal INTERFACE)
 target_link_libraries(hyscale_internal INTERFACE hyscale_options ${HYS_LIBRARIES})
 target_compile_definitions(hyscale_internal INTERFACE _POSIX_C_SOURCE=200809L ${HYS_DEFINITIONS})
+if(NOT HYS_WITH_OPENMP)
+    target_compile_options(hyscale_internal INTERFACE -Wno-unknown-pragmas) # the loops run serially
+endif()
 if(HYS_WITH_OPENCL)
     # The library calls nothing newer than OpenCL 1.2, so that it loads with every ICD loader.
     target_compile_definitions(hyscale_internal INTERFACE CL_TARGET_OPENCL_VERSION=120)
