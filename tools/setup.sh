@@ -43,7 +43,8 @@ say() { echo "setup: $*" >&2; }
 # The sanitizer runtimes carry the version of the distribution's clang in their name.
 clang_runtime() {
     local version
-    version=$(apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9][0-9]*\).*/\1/p' | head -n 1)
+    version=$({ dpkg-query -W -f '${Depends}\n' clang || apt-cache depends clang; } 2>/dev/null |
+              sed -n 's/.*clang-\([0-9][0-9]*\).*/\1/p' | head -n 1)
     echo "libclang-rt-${version:-14}-dev"
 }
 

@@ -6,9 +6,9 @@
 
 /* One file, sorted by name. bytes[size] is 0, so that bytes also serves as a string. */
 struct hys_embedded_source {
-    const char *name; /* "common.clh" */
-    const unsigned char *bytes;
-    size_t size; /* without the final 0 */
+	const char *name; /* "common.clh" */
+	const unsigned char *bytes;
+	size_t size; /* without the final 0 */
 };
 
 extern const struct hys_embedded_source hys_embedded_sources[]; /* ends in a row with name NULL */
