@@ -1,0 +1,88 @@
+/* isa.h - what an instruction set offers: the hot loops, as a table of
+ * functions.
+ *
+ * isa/<part>_<set>.c holds the functions of one set, compiled for it; isa.c
+ * holds the tables. Everything outside isa/ is baseline code. All arrays are
+ * f32, row-major, need no alignment and do not overlap; sizes may be 0. An
+ * element's bits depend on its own operands and on the length that is summed
+ * over, never on its place in a tile or on the other sizes. */
+#ifndef HYS_OMP_ISA_H
+#define HYS_OMP_ISA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "hyscale/base.h"
+
+/* Index heads of one row, ready to be scored against panels of keys. */
+struct omp_query {
+	const float *q; /* [heads][dim] */
+	const float *w; /* [heads] */
+	int64_t heads, dim;
+	int64_t group_heads; /* heads / groups */
+	float scale;
+	bool relu;
+};
+
+struct omp_isa {
+	const char *name;
+
+	/* vector_<set>.c */
+	float (*dot)(const float *a, const float *b, int64_t n);
+	/* y += a * x */
+	void (*axpy)(float a, const float *x, float *y, int64_t n);
+	/* x = exp(x) within 2 ulp; exp(-inf) = 0, exp(inf) = inf, NaN stays;
+	 * what would be below FLT_MIN is 0. */
+	void (*exp)(float *x, int64_t n);
+	/* Sum of squares in f32. */
+	float (*square)(const float *x, int64_t n);
+	/* Rows of f32 f16 bf16 f8 to f32, exact; and back, ties to even, f16
+	 * and bf16 overflow to inf, f8 saturates. NaN stays NaN. */
+	void (*to_f32)(hys_dtype dtype, const void *source, float *target, int64_t n);
+	void (*from_f32)(hys_dtype dtype, const float *source, void *target, int64_t n);
+
+	/* gemm_<set>.c, for modest sizes (128 x 64 x 576). lda is the distance
+	 * of rows. c = or, when `accumulate`, c += the product. */
+	/* c[m,n] of a[m,k] * b[n,k]^T */
+	void (*gemm_nt)(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+			const float *b, int64_t ldb, float *c, int64_t ldc, bool accumulate);
+	/* c[m,n] of a[m,k] * b[k,n] */
+	void (*gemm_nn)(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+			const float *b, int64_t ldb, float *c, int64_t ldc, bool accumulate);
+	/* c[m,n] of a[k,m]^T * b[k,n] */
+	void (*gemm_tn)(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+			const float *b, int64_t ldb, float *c, int64_t ldc, bool accumulate);
+
+	/* select_<set>.c */
+	int64_t panel; /* keys of one panel, a multiple of 8, at most
+			  OMP_PANEL_MAX */
+	/* Transposes `count` <= panel rows of keys[count][dim] into
+	 * packed[dim][panel]; keys that are missing become 0. */
+	void (*pack)(const float *keys, int64_t count, int64_t dim, float *packed);
+	/* scores[g * stride + i] = sum over heads j of group g, ascending, of
+	 * w_j * act(scale * <q_j, key_i>), for the panel's keys i. */
+	void (*score)(const struct omp_query *query, const float *packed, float *scores,
+		      int64_t stride);
+	/* Appends the scores that are not below `least`, ascending, with their
+	 * index first + i; answers how many. With least = NaN all, NaN too. May
+	 * write up to OMP_FILTER_SLACK elements behind the last one. */
+	int64_t (*filter)(const float *scores, int64_t n, float least, int32_t first,
+			  float *out_scores, int32_t *out_indices);
+	bool (*has_nan)(const float *x, int64_t n);
+	/* Largest of x, NaN left out; NaN if there is nothing else. */
+	float (*maximum)(const float *x, int64_t n);
+
+	/* peak_<set>.c: `rounds` rounds of independent multiply-adds; answers
+	 * the floating point operations that were done. *sink keeps them. */
+	double (*peak)(int64_t rounds, float *sink);
+};
+
+#define OMP_PANEL_MAX 64
+#define OMP_FILTER_SLACK 8
+
+extern const struct omp_isa omp_isa_portable;
+#ifdef HYS_ISA_AVX2
+extern const struct omp_isa omp_isa_avx2;
+#endif
+
+#endif
