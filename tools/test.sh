@@ -59,7 +59,7 @@ build() {
        cmake --build "$folder" >> "$log" 2>&1; then
         return 0
     fi
-    grep -nE -A 8 'error:|Error|FAILED' "$log" | head -n 60
+    grep -nE -A 8 'error:|Error|FAILED' "$log" | head -n 30
     failed=$((failed + 1))
     fail_stage "it does not build" "read $log, then: cmake --build $folder"
     return 1
