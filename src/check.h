@@ -11,6 +11,12 @@
 hys_status hys_fail(struct hys_error *error, hys_status status, int32_t native, const char *format,
 		    ...) __attribute__((format(printf, 4, 5)));
 
+/* Checks an option struct that begins with struct_size: not NULL, at least the
+ * `known` bytes of this version, and nothing set beyond them. `name` is the
+ * argument's. */
+hys_status hys_check_struct(const void *options, size_t known, const char *name,
+			    struct hys_error *error);
+
 /* Leaves the function at its `cleanup` label with `status` set. */
 #define HYS_TRY(expression)            \
 	do {                           \

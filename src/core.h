@@ -71,6 +71,11 @@ hys_status hys_wisdom_trust(struct hys_wisdom *wisdom, uint64_t problem, uint64_
 /* problem.c */
 uint64_t hys_problem_hash(const struct hys_problem *problem);
 
+/* buffer.c: what hys_buffer_create does once its arguments are checked. */
+hys_status hys_buffer_make(struct hys_context *context,
+			   struct hys_device *device, int64_t bytes,
+			   struct hys_buffer **buffer, struct hys_error *error);
+
 /* plan.c. One choice per op and device. */
 struct hys_choice {
 	const struct hys_kernel *kernel; /* NULL = not planned */
@@ -119,6 +124,8 @@ struct hys_batch {
 	struct hys_buffer **buffers;  /* [plan->device_count]; NULL entries on
 					devices with host_memory */
 	struct hys_batch_view *views; /* [plan->device_count], all rows */
+	void *packed; /* all of `host`, as it lies in the buffers too */
+	int64_t packed_bytes;
 };
 
 /* The device's view, cut to rows [first, first + count). */
@@ -130,8 +137,8 @@ int64_t hys_batch_bytes(const struct hys_batch *batch); /* per device */
  * one of its own. */
 #define HYS_LANE_TASKS 16 /* a power of two */
 
-/* A resolved operation plus what has to be staged around it (stage.c). A task
- * with call.op == HYS_OP_COUNT runs `action` instead. */
+/* A resolved operation plus what has to be staged around it (stage.c), or
+ * something else that a lane does in order: a copy, a fill, an event. */
 struct hys_task;
 typedef hys_status hys_task_run(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
 				struct hys_error *error);
@@ -247,6 +254,7 @@ struct hys_task {
 	struct hys_region region;
 	uint8_t value;
 	struct hys_event *event;
+	bool always; /* runs after a failure too: others wait for it */
 	struct hys_merge *merge; /* partial outputs of several devices */
 };
 
