@@ -121,7 +121,9 @@ struct hys_batch_view {
  * first dimension is size.rows where the public header says "rows"), strides
  * are filled in, and lie either in host memory (device->host_memory; offset is
  * 0) or in a buffer of this device. Absent ones have dtype 0. Rows are
- * numbered from 0 here; row_first only serves row sampling. */
+ * numbered from 0 here; row_first only serves row sampling and pooling: the
+ * batch's [E], [S] and [coarse_blocks] arrays are never cut, so that unit (or
+ * row of x, backward) i of a pooling call is number row_first + i in them. */
 struct hys_call {
 	hys_op op;
 	const struct hys_problem *problem; /* completed: no defaults left */

@@ -72,8 +72,7 @@ hys_status hys_wisdom_trust(struct hys_wisdom *wisdom, uint64_t problem, uint64_
 uint64_t hys_problem_hash(const struct hys_problem *problem);
 
 /* buffer.c: what hys_buffer_create does once its arguments are checked. */
-hys_status hys_buffer_make(struct hys_context *context,
-			   struct hys_device *device, int64_t bytes,
+hys_status hys_buffer_make(struct hys_context *context, struct hys_device *device, int64_t bytes,
 			   struct hys_buffer **buffer, struct hys_error *error);
 
 /* plan.c. One choice per op and device. */
@@ -124,7 +123,7 @@ struct hys_batch {
 	struct hys_buffer **buffers;  /* [plan->device_count]; NULL entries on
 					devices with host_memory */
 	struct hys_batch_view *views; /* [plan->device_count], all rows */
-	void *packed; /* all of `host`, as it lies in the buffers too */
+	void *packed;		      /* all of `host`, as it lies in the buffers too */
 	int64_t packed_bytes;
 };
 
@@ -162,8 +161,9 @@ struct hys_lane {
 struct hys_exec {
 	struct hys_plan *plan; /* holds a reference */
 	uint32_t flags;
-	struct hys_lane *lanes; /* [plan->device_count] */
-	bool native;		/* queues of the caller's: never flushed */
+	struct hys_lane *lanes;	   /* [plan->device_count] */
+	bool native;		   /* queues of the caller's: never flushed */
+	struct hys_gather *gather; /* NULL with one device */
 };
 
 /* Gives a copy of the task to a lane: runs it now, or hands it to the lane's
@@ -187,7 +187,7 @@ struct hys_event {
  * op drives checking, slicing, staging, merging and byte counts. */
 enum hys_dim {
 	HYS_DIM_NONE,
-	HYS_DIM_ROWS,	     /* of the call */
+	HYS_DIM_ROWS,	     /* of the call: the range, or all of which it is one */
 	HYS_DIM_KEYS,	     /* S */
 	HYS_DIM_ENTRIES,     /* E */
 	HYS_DIM_WINDOW_KEYS, /* S2 */
@@ -198,14 +198,15 @@ enum hys_dim {
 	HYS_DIM_INDEX_HEADS,
 	HYS_DIM_INDEX_DIM,
 	HYS_DIM_GROUPS,
-	HYS_DIM_TOPK,	   /* bound by the first tensor that has it */
+	HYS_DIM_TOPK,	   /* K, bound by the first tensor that has it */
 	HYS_DIM_REFERENCE, /* K2, bound by its tensor */
 	HYS_DIM_ONE,
-	HYS_DIM_CHANNELS,  /* C of pooling, bound by x */
-	HYS_DIM_CHANNELS2, /* C or 2C of pooling inputs */
+	HYS_DIM_CHANNELS2, /* C or 2C of pooling inputs, bound by x */
+	HYS_DIM_CHANNELS,  /* C of pooling */
 	HYS_DIM_UNITS,	   /* pooling outputs of the batch */
 	HYS_DIM_POOL_ROWS, /* N: S or E */
-	HYS_DIM_POOL_SIZE  /* rows per unit */
+	HYS_DIM_POOL_SIZE, /* rows per unit */
+	HYS_DIM_COUNT
 };
 
 enum hys_type_rule {
@@ -219,11 +220,10 @@ enum hys_type_rule {
 	HYS_TYPE_POOL_OUT     /* that of x, or f32 */
 };
 
-#define HYS_FIELD_OUT 1u /* written; else read */
-#define HYS_FIELD_OPTIONAL 2u
-#define HYS_FIELD_PARTIAL \
-	4u /* output summed over rows: devices' parts are
-				 merged in device order */
+#define HYS_FIELD_OUT 1u      /* written; else read */
+#define HYS_FIELD_OPTIONAL 2u /* by itself; the op's own rules may need it */
+#define HYS_FIELD_PARTIAL 4u  /* output summed over rows: merged over devices */
+#define HYS_FIELD_USUAL 8u    /* optional, but counted in costs */
 
 struct hys_field {
 	const char *name;
@@ -243,36 +243,134 @@ struct hys_fields {
 const struct hys_fields *hys_op_fields(hys_op op);
 #define HYS_FIELDS_MAX 24
 
+/* Sizes by enum hys_dim; -1 = not bound yet. */
+struct hys_dims {
+	int64_t size[HYS_DIM_COUNT];
+};
+
+static inline struct hys_tensor *hys_field_tensor(const struct hys_field *field, void *args)
+{
+	return (struct hys_tensor *)(void *)((char *)args + field->offset);
+}
+
+/* The sizes that a problem and a call fix; the others -1. */
+struct hys_dims hys_dims_of(const struct hys_size *size);
+/* Upper bounds of all sizes, for a plan's largest calls. */
+struct hys_dims hys_dims_max(const struct hys_plan *plan, hys_op op, const struct hys_size *size);
+/* Elements of a field; INT64_MAX when they do not fit. */
+int64_t hys_field_elements(const struct hys_field *field, const struct hys_dims *dims);
+/* The type of the field's own tensor, f32 where any is legal. */
+hys_dtype hys_field_dtype(const struct hys_field *field, const struct hys_problem *problem);
+
 struct hys_task {
 	hys_task_run *run;
-	struct hys_call call; /* tensors still the caller's, sliced */
-	/* staged tensors of this lane: where in the workspace */
-	int64_t stage_offset[HYS_FIELDS_MAX]; /* -1 = not staged */
-	int64_t kernel_offset;		      /* of the kernel's own scratch */
+	struct hys_call call; /* tensors the caller's, cut to the lane's rows */
+	/* where in the lane's workspace tensors are staged, -1 = not */
+	int64_t stage_offset[HYS_FIELDS_MAX];
+	/* several devices: where in the lane's gather slot partial outputs
+	 * are, -1 = written in place */
+	int64_t slot_offset[HYS_FIELDS_MAX];
+	bool accumulate; /* outputs are added to */
+	/* several devices: number of the operation among all of the exec's,
+	 * and whether `mean` needs the non-empty groups of all lanes */
+	int64_t ticket;
+	bool counts;
 	/* for tasks that are no operation */
 	struct hys_copy copy;
 	struct hys_region region;
 	uint8_t value;
 	struct hys_event *event;
 	bool always; /* runs after a failure too: others wait for it */
-	struct hys_merge *merge; /* partial outputs of several devices */
 };
+
+/* stage.c: runs an operation on a lane, host tensors staged where the device
+ * has no host memory. */
+hys_task_run hys_stage_run;
+/* Lays out the workspace for task->call; bytes of workspace it takes. */
+int64_t hys_stage_layout(const struct hys_plan *plan, int32_t lane, struct hys_task *task);
+
+/* merge_partials.c: how the lanes of several devices meet. One operation runs
+ * at a time: a lane begins the next when all lanes have done the last and
+ * their partial outputs are merged. NULL with one device. exec.c makes it with
+ * the exec and destroys it when the lanes' threads are gone. */
+struct hys_gather;
+hys_status hys_gather_create(const struct hys_plan *plan, struct hys_gather **gather,
+			     struct hys_error *error);
+void hys_gather_destroy(struct hys_gather *gather);
+/* The number of the next operation; for the exec's one thread. */
+int64_t hys_gather_ticket(struct hys_gather *gather);
+/* Takes the place of a lane that never got its task. */
+void hys_gather_absent(struct hys_gather *gather, int64_t ticket, int32_t lane);
+/* Bytes of a lane's slot. */
+int64_t hys_gather_slot_bytes(const struct hys_gather *gather);
+hys_task_run hys_gather_run;
 
 /* workspace.c: bytes of a lane's workspace for `op` over `size`: kernel
  * scratch and, unless buffers only, every tensor that may be staged. */
 int64_t hys_workspace_bytes(const struct hys_plan *plan, hys_op op, int32_t device,
 			    const struct hys_size *size);
-/* The largest call that the plan allows. */
+/* The same for any planned operation at its largest: what an exec allocates
+ * for the plan's device i. */
+int64_t hys_workspace_max(const struct hys_plan *plan, int32_t device);
+/* Most rows of one call: rows_max, or what pooling counts in. */
+int64_t hys_plan_rows_max(const struct hys_plan *plan, hys_op op);
+/* The largest call of that many rows that the plan allows. */
 struct hys_size hys_plan_size_max(const struct hys_plan *plan, hys_op op, int64_t rows);
 
-/* cost.c */
-double hys_cost_flops(hys_op op, const struct hys_size *size);
-double hys_cost_bytes(hys_op op, const struct hys_size *size);
+/* cost.c: what an operation has to do, summed over the rows of a call. */
+struct hys_work {
+	double rows;	       /* that take part */
+	double key_pairs;      /* visible (row, key) */
+	double entry_pairs;    /* visible (row, entry) */
+	double attended_pairs; /* (row, key) that attention reads */
+	double set_entries;    /* (row, index) that the indexer loss reads */
+	double coarse_pairs;   /* (row, complete coarse block) */
+	double kept_pairs;     /* (row, entry) behind the coarse step */
+};
 
-/* selftest.c: runs a tiny problem through `kernel` and the reference kernel of
- * the CPU backend; HYS_OK or what differs, in `reason`. */
-hys_status hys_self_test(struct hys_context *context, struct hys_device *device,
-			 const struct hys_problem *problem, const struct hys_kernel *kernel,
-			 void *program, char reason[HYS_REASON_SIZE]);
+/* `batch` NULL: one causal document, its last `rows` rows. */
+struct hys_work hys_work_of(const struct hys_problem *problem, const struct hys_batch *batch,
+			    int64_t rows, int64_t keys);
+double hys_cost_flops(hys_op op, const struct hys_problem *problem, const struct hys_work *work);
+
+/* selftest.c: runs a tiny problem through `kernel` and through the reference
+ * kernel on `reference`, a device of the CPU backend. HYS_OK, or what differs
+ * in `reason`. */
+hys_status hys_self_test(struct hys_context *context, struct hys_device *reference,
+			 struct hys_device *device, const struct hys_problem *problem,
+			 const struct hys_kernel *kernel, void *program,
+			 char reason[HYS_REASON_SIZE]);
+
+/* check_args.c. The part that all args structs begin with. */
+struct hys_args_head {
+	size_t struct_size;
+	int64_t row_first, row_count;
+};
+
+/* One operation while it is checked. */
+struct hys_request {
+	const char *name; /* of the public function, in messages */
+	struct hys_exec *exec;
+	struct hys_batch *batch;
+	const struct hys_plan *plan;
+	hys_op op;
+	const struct hys_fields *fields;
+	struct hys_dims dims;
+	int64_t rows_total; /* of which the range is one */
+	int64_t row_first, row_count;
+	bool accumulate;
+	struct hys_call call; /* args: the caller's, then cut to the range */
+};
+
+/* Exec, batch, struct_size; copies the args. */
+hys_status hys_request_open(struct hys_request *request, const char *name, struct hys_exec *exec,
+			    struct hys_batch *batch, const void *args, size_t args_bytes,
+			    struct hys_error *error);
+/* Whether the plan has request->op; the row range out of `rows_total`. */
+hys_status hys_request_rows(struct hys_request *request, hys_op op, int64_t rows_total,
+			    struct hys_error *error);
+/* Every tensor: presence, type, shape, memory, overlap. Cuts them to the
+ * range and fills in strides. */
+hys_status hys_request_tensors(struct hys_request *request, struct hys_error *error);
 
 #endif
