@@ -34,8 +34,6 @@ struct omp_isa {
 	/* x = exp(x) within 2 ulp; exp(-inf) = 0, exp(inf) = inf, NaN stays;
 	 * what would be below FLT_MIN is 0. */
 	void (*exp)(float *x, int64_t n);
-	/* Sum of squares in f32. */
-	float (*square)(const float *x, int64_t n);
 	/* Rows of f32 f16 bf16 f8 to f32, exact; and back, ties to even, f16
 	 * and bf16 overflow to inf, f8 saturates. NaN stays NaN. */
 	void (*to_f32)(hys_dtype dtype, const void *source, float *target, int64_t n);

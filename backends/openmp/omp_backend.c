@@ -1,0 +1,268 @@
+/* omp_backend.c - the CPU as one device: discovery, memory, streams. Work is
+ * done by the calling thread and OpenMP's, so that everything is finished when
+ * a call returns and events are nothing. */
+#include <stdio.h>
+#include <string.h>
+
+#ifdef HYS_WITH_OPENMP
+#include <omp.h>
+#endif
+
+#include "omp_cpu.h"
+#include "omp_internal.h"
+#include "omp_kernels.h"
+#include "omp_measure.h"
+
+static const struct hys_kernel kernels[] = {
+#include "omp_kernels.def"
+};
+
+static const char *const capability_names[] = {"avx2", "fma", "f16c", NULL};
+
+#define THREADS_MAX 1024
+
+static int32_t count_threads(const struct hys_host *host)
+{
+#ifdef HYS_WITH_OPENMP
+	const int64_t usual = hys_min64(omp_get_max_threads(), host->cpus_allowed);
+	const int64_t wanted = host->threads > 0 ? host->threads : usual;
+	return (int32_t)hys_max64(1, hys_min64(wanted, THREADS_MAX));
+#else
+	(void)host;
+	return 1;
+#endif
+}
+
+static uint64_t find_capabilities(const struct hys_host *host)
+{
+	uint64_t found = omp_cpu_capabilities();
+	for (int32_t i = 0; capability_names[i]; i++)
+		if (hys_host_disabled(host, capability_names[i]))
+			found &= ~(UINT64_C(1) << i);
+	return found;
+}
+
+static void list_capabilities(uint64_t capabilities, char *text, size_t size)
+{
+	size_t used = 0;
+	text[0] = '\0';
+	for (int32_t i = 0; capability_names[i]; i++)
+		if ((capabilities >> i & 1) && used < size)
+			used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "",
+						 capability_names[i]);
+}
+
+static void describe(struct omp_device *device)
+{
+	struct hys_device_info *info = &device->base.info;
+	/* Two 8-wide multiply-adds a cycle with AVX2, two 4-wide adds or
+	 * multiplications without. */
+	const bool wide = (device->base.capabilities & OMP_NEEDS_AVX2) == OMP_NEEDS_AVX2;
+	const int64_t units = hys_min64(device->threads, device->base.host->cpus_allowed);
+	omp_cpu_describe(info);
+	snprintf(info->backend, sizeof info->backend, "openmp");
+#ifdef HYS_WITH_OPENMP
+	snprintf(info->driver, sizeof info->driver, "OpenMP %d", _OPENMP);
+#else
+	snprintf(info->driver, sizeof info->driver, "serial");
+#endif
+	info->kind = HYS_DEVICE_CPU;
+	info->compute_units = device->threads;
+	info->numa_node = -1;
+	info->nominal_flops_per_s =
+		(double)hys_max64(1, units) * (wide ? 32.0 : 8.0) * omp_cpu_clock();
+	list_capabilities(device->base.capabilities, info->capabilities, sizeof info->capabilities);
+}
+
+static hys_status discover(struct hys_discovery *discovery, struct hys_error *error)
+{
+	struct omp_device *device = hys_alloc(&discovery->host->allocator, sizeof *device);
+	if (!device)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for the CPU device");
+	device->base.backend = &hys_backend_openmp;
+	device->base.host = discovery->host;
+	device->base.host_memory = true;
+	device->base.capabilities = find_capabilities(discovery->host);
+	device->threads = count_threads(discovery->host);
+	describe(device);
+	return hys_discovery_add(discovery, &device->base, error);
+}
+
+static void device_destroy(struct hys_device *device)
+{
+	if (device)
+		hys_free(&device->host->allocator, device);
+}
+
+static hys_status measure(struct hys_device *device, struct hys_device_speed *speed,
+			  struct hys_error *error)
+{
+	const struct omp_isa *isa = &omp_isa_portable;
+#ifdef HYS_ISA_AVX2
+	if ((device->capabilities & OMP_NEEDS_AVX2) == OMP_NEEDS_AVX2)
+		isa = &omp_isa_avx2;
+#endif
+	return omp_measure(omp_device(device), isa, speed, error);
+}
+
+static hys_status buffer_create(struct hys_buffer *buffer, struct hys_error *error)
+{
+	/* hys_alloc writes its zeros, which is what touches the memory. */
+	buffer->native = hys_alloc(&buffer->device->host->allocator, buffer->bytes);
+	if (buffer->native)
+		return HYS_OK;
+	return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for a buffer of %lld bytes",
+			(long long)buffer->bytes);
+}
+
+static void buffer_destroy(struct hys_buffer *buffer)
+{
+	hys_free(&buffer->device->host->allocator, buffer->native);
+}
+
+static hys_status program_create(struct hys_device *device, const struct hys_kernel *kernel,
+				 const struct hys_problem *problem, void **program,
+				 struct hys_error *error)
+{
+	(void)device, (void)kernel, (void)problem, (void)error;
+	*program = NULL;
+	return HYS_OK;
+}
+
+static void program_destroy(struct hys_device *device, void *program)
+{
+	(void)device, (void)program;
+}
+
+static hys_status stream_create(struct hys_device *device, void *native_queue,
+				struct hys_stream **stream, struct hys_error *error)
+{
+	if (native_queue)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"the CPU backend has no queues to share");
+	struct omp_stream *made = hys_alloc(&device->host->allocator, sizeof *made);
+	if (!made)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for a stream");
+	made->device = (struct omp_device *)(void *)device;
+	*stream = (struct hys_stream *)(void *)made;
+	return HYS_OK;
+}
+
+static void stream_destroy(struct hys_stream *stream)
+{
+	struct omp_stream *made = (struct omp_stream *)(void *)stream;
+	if (made)
+		hys_free(&made->device->base.host->allocator, made);
+}
+
+static hys_status instance_create(struct hys_stream *stream, const struct hys_kernel *kernel,
+				  void *program, void **instance, struct hys_error *error)
+{
+	(void)stream, (void)kernel, (void)program, (void)error;
+	*instance = NULL;
+	return HYS_OK;
+}
+
+static void instance_destroy(struct hys_stream *stream, void *instance)
+{
+	(void)stream, (void)instance;
+}
+
+static char *region_pointer(const struct hys_region *region)
+{
+	char *base = region->buffer ? region->buffer->native : region->host;
+	return base + region->offset_bytes;
+}
+
+static hys_status copy_in(struct hys_stream *stream, const struct hys_copy *copy,
+			  struct hys_error *error)
+{
+	const char *from = copy->host;
+	char *to = region_pointer(&copy->device);
+	(void)stream, (void)error;
+	for (int64_t i = 0; copy->bytes > 0 && i < copy->count[0]; i++)
+		for (int64_t j = 0; j < copy->count[1]; j++)
+			memcpy(to + i * copy->device_pitch[0] + j * copy->device_pitch[1],
+			       from + i * copy->host_pitch[0] + j * copy->host_pitch[1],
+			       (size_t)copy->bytes);
+	return HYS_OK;
+}
+
+static hys_status copy_out(struct hys_stream *stream, const struct hys_copy *copy,
+			   struct hys_error *error)
+{
+	const char *from = region_pointer(&copy->device);
+	char *to = copy->host;
+	(void)stream, (void)error;
+	for (int64_t i = 0; copy->bytes > 0 && i < copy->count[0]; i++)
+		for (int64_t j = 0; j < copy->count[1]; j++)
+			memcpy(to + i * copy->host_pitch[0] + j * copy->host_pitch[1],
+			       from + i * copy->device_pitch[0] + j * copy->device_pitch[1],
+			       (size_t)copy->bytes);
+	return HYS_OK;
+}
+
+static hys_status fill(struct hys_stream *stream, const struct hys_region *region, uint8_t value,
+		       struct hys_error *error)
+{
+	(void)stream, (void)error;
+	if (region->bytes > 0)
+		memset(region_pointer(region), value, (size_t)region->bytes);
+	return HYS_OK;
+}
+
+static hys_status record(struct hys_stream *stream, void **event, struct hys_error *error)
+{
+	(void)stream, (void)error;
+	*event = NULL;
+	return HYS_OK;
+}
+
+static hys_status wait_for(struct hys_stream *stream, void *event, struct hys_error *error)
+{
+	(void)stream, (void)event, (void)error;
+	return HYS_OK;
+}
+
+static hys_status event_wait(struct hys_device *device, void *event, struct hys_error *error)
+{
+	(void)device, (void)event, (void)error;
+	return HYS_OK;
+}
+
+static void event_destroy(struct hys_device *device, void *event)
+{
+	(void)device, (void)event;
+}
+
+static hys_status finish(struct hys_stream *stream, struct hys_error *error)
+{
+	(void)stream, (void)error;
+	return HYS_OK;
+}
+
+const struct hys_backend hys_backend_openmp = {
+	.name = "openmp",
+	.kernels = kernels,
+	.kernel_count = sizeof kernels / sizeof kernels[0],
+	.capability_names = capability_names,
+	.discover = discover,
+	.device_destroy = device_destroy,
+	.measure = measure,
+	.buffer_create = buffer_create,
+	.buffer_destroy = buffer_destroy,
+	.program_create = program_create,
+	.program_destroy = program_destroy,
+	.stream_create = stream_create,
+	.stream_destroy = stream_destroy,
+	.instance_create = instance_create,
+	.instance_destroy = instance_destroy,
+	.copy_in = copy_in,
+	.copy_out = copy_out,
+	.fill = fill,
+	.record = record,
+	.wait = wait_for,
+	.event_wait = event_wait,
+	.event_destroy = event_destroy,
+	.finish = finish,
+};

@@ -1,0 +1,102 @@
+/* omp_cpu.c - what processor this is: cpuid, /proc, /sys. Nothing here fails:
+ * what cannot be found out keeps its default. */
+#include "omp_cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "omp_internal.h"
+
+#ifdef HYS_ISA_AVX2
+#include <cpuid.h>
+
+uint64_t omp_cpu_capabilities(void)
+{
+	uint64_t found = 0;
+	unsigned int a, b, c = 0, d;
+	__builtin_cpu_init();
+	/* These two also ask whether the system saves the wide registers. */
+	if (__builtin_cpu_supports("avx2"))
+		found |= OMP_CAN_AVX2;
+	if (__builtin_cpu_supports("fma"))
+		found |= OMP_CAN_FMA;
+	/* Not every compiler's cpu_supports knows f16c. */
+	if ((found & OMP_CAN_AVX2) && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C))
+		found |= OMP_CAN_F16C;
+	return found;
+}
+
+#else
+
+uint64_t omp_cpu_capabilities(void)
+{
+	return 0;
+}
+
+#endif
+
+/* Copies what follows "key<blanks>: " in the line, if the line starts so. */
+static bool take_field(const char *line, const char *key, char *value, size_t size)
+{
+	const size_t length = strlen(key);
+	if (strncmp(line, key, length) != 0)
+		return false;
+	const char *from = line + length + strspn(line + length, " \t");
+	if (*from != ':')
+		return false;
+	from += 1 + strspn(from + 1, " \t");
+	snprintf(value, size, "%.*s", (int)strcspn(from, "\n"), from);
+	return true;
+}
+
+/* First value of `key` in /proc/cpuinfo; value stays when there is none. */
+static void read_cpuinfo(const char *key, char *value, size_t size)
+{
+	char line[256];
+	FILE *file = fopen("/proc/cpuinfo", "r");
+	if (!file)
+		return;
+	while (fgets(line, sizeof line, file))
+		if (take_field(line, key, value, size))
+			break;
+	fclose(file);
+}
+
+void omp_cpu_describe(struct hys_device_info *info)
+{
+	snprintf(info->name, sizeof info->name, "CPU");
+	read_cpuinfo("model name", info->name, sizeof info->name);
+	read_cpuinfo("vendor_id", info->vendor, sizeof info->vendor);
+#ifdef _SC_PHYS_PAGES
+	const long pages = sysconf(_SC_PHYS_PAGES);
+	const long bytes = sysconf(_SC_PAGESIZE);
+	if (pages > 0 && bytes > 0)
+		info->memory_bytes = hys_mul64(pages, bytes);
+#endif
+	info->max_allocation_bytes = info->memory_bytes;
+}
+
+/* A number in a file, 0 when there is none. */
+static double read_number(const char *path)
+{
+	char text[64] = "";
+	FILE *file = fopen(path, "r");
+	if (!file)
+		return 0.0;
+	if (!fgets(text, sizeof text, file))
+		text[0] = '\0';
+	fclose(file);
+	return strtod(text, NULL);
+}
+
+double omp_cpu_clock(void)
+{
+	const double khz = read_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
+	char mhz[32] = "";
+	if (khz > 0.0)
+		return khz * 1e3;
+	read_cpuinfo("cpu MHz", mhz, sizeof mhz);
+	return strtod(mhz, NULL) > 0.0 ? strtod(mhz, NULL) * 1e6 : 2e9;
+}

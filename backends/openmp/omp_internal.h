@@ -1,0 +1,106 @@
+/* omp_internal.h - what the files of the CPU backend share. */
+#ifndef HYS_OMP_INTERNAL_H
+#define HYS_OMP_INTERNAL_H
+
+#include "backend.h"
+#include "isa/isa.h"
+
+/* Bits of struct hys_device.capabilities, in the order of capability_names. */
+#define OMP_CAN_AVX2 1u
+#define OMP_CAN_FMA 2u
+#define OMP_CAN_F16C 4u
+#define OMP_NEEDS_AVX2 (OMP_CAN_AVX2 | OMP_CAN_FMA | OMP_CAN_F16C)
+
+struct omp_device {
+	struct hys_device base;
+	int32_t threads; /* of every parallel region, >= 1 */
+};
+
+/* Work is done as it is given: a stream only knows its device. */
+struct omp_stream {
+	struct omp_device *device;
+};
+
+static inline const struct omp_device *omp_device(const struct hys_device *device)
+{
+	return (const struct omp_device *)(const void *)device;
+}
+
+static inline int32_t omp_threads(const struct hys_stream *stream)
+{
+	return ((const struct omp_stream *)(const void *)stream)->device->threads;
+}
+
+/* The instruction set that a row of the kernel table stands for. */
+static inline const struct omp_isa *omp_isa(const struct hys_kernel *kernel)
+{
+	return kernel->detail;
+}
+
+/* ---- omp_parallel.c ---- */
+
+/* One item of work; `thread` is below the number of threads asked for and no
+ * two items run on one thread at the same time. */
+typedef void omp_body(void *context, int64_t item, int32_t thread);
+
+/* Calls body for items [0, count), in any order, on up to `threads` threads.
+ * Serial where there is no OpenMP. What an item writes must not depend on its
+ * thread. */
+void omp_for(int32_t threads, int64_t count, omp_body *body, void *context);
+
+/* ---- memory ---- */
+
+/* First byte of element (i0, i1, i2) of a tensor whose strides are filled in;
+ * indices past the rank must be 0. */
+static inline void *omp_at(const struct hys_tensor *tensor, int64_t i0, int64_t i1, int64_t i2)
+{
+	char *base = tensor->buffer ? tensor->buffer->native : tensor->host;
+	const int64_t index = tensor->offset + i0 * tensor->stride[0] + i1 * tensor->stride[1] +
+			      i2 * tensor->stride[2];
+	return base + index * (int64_t)hys_dtype_size(tensor->dtype);
+}
+
+/* The i-th of the batch's numbers; `otherwise` when the array is absent. */
+static inline int64_t omp_number(const struct hys_tensor *tensor, int64_t i, int64_t otherwise)
+{
+	return hys_present(tensor) ? *(const int32_t *)omp_at(tensor, i, 0, 0) : otherwise;
+}
+
+/* A workspace handed out piece by piece. With base NULL nothing is handed out
+ * and only `used` counts, so that one function lays the pieces out and, before
+ * that, says how much they take. */
+struct omp_arena {
+	char *base;
+	int64_t used;
+};
+
+static inline struct omp_arena omp_arena(const struct hys_region *region)
+{
+	struct omp_arena arena = {0};
+	if (region->buffer)
+		arena.base = (char *)region->buffer->native + region->offset_bytes;
+	else if (region->host)
+		arena.base = (char *)region->host + region->offset_bytes;
+	return arena;
+}
+
+/* Room for count elements, at a multiple of 64 bytes; saturates. */
+static inline void *omp_take(struct omp_arena *arena, int64_t count, size_t size)
+{
+	const int64_t at = arena->used;
+	arena->used = hys_add64(at, hys_round_up(hys_mul64(count, (int64_t)size), 64));
+	return arena->base ? arena->base + at : NULL;
+}
+
+static inline int64_t omp_ceil_div(int64_t a, int64_t b)
+{
+	return (a + b - 1) / b;
+}
+
+/* Floor of a / b for b > 0. */
+static inline int64_t omp_floor_div(int64_t a, int64_t b)
+{
+	return a / b - (a % b < 0);
+}
+
+#endif
