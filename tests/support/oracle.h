@@ -33,23 +33,24 @@ enum ora_method { ORA_EXACT, ORA_COARSE_TO_FINE, ORA_COARSE };
 
 /* What select and the indexer loss share: the score of an entry. */
 struct ora_scoring {
-    int64_t rows, entries;           /* T, E */
-    int32_t heads, dim, groups;      /* HI, DI, U */
-    enum ora_activation activation;
-    double scale;
-    const double *index_q;           /* [T,HI,DI] */
-    const double *index_k;           /* [E,DI] */
-    const double *index_w;           /* [T,HI]; absent: 1 */
-    const int32_t *index_begin;      /* [T]; absent: 0 */
-    const int32_t *index_end;        /* [T]; absent: E */
-    const int32_t *entry_origin;     /* [T] first entry of the row's document; absent: 0 */
+	int64_t rows, entries;	    /* T, E */
+	int32_t heads, dim, groups; /* HI, DI, U */
+	enum ora_activation activation;
+	double scale;
+	const double *index_q;	     /* [T,HI,DI] */
+	const double *index_k;	     /* [E,DI] */
+	const double *index_w;	     /* [T,HI]; absent: 1 */
+	const int32_t *index_begin;  /* [T]; absent: 0 */
+	const int32_t *index_end;    /* [T]; absent: E */
+	const int32_t *entry_origin; /* [T] first entry of the row's document; absent: 0 */
 };
 
 /* Score of the index key `key` ([DI]) for row t and group u. */
 double ora_score(const struct ora_scoring *scoring, int64_t t, int32_t u, const double *key);
 
 /* sum_j |w_j * scale| * sum_d |q_jd * key_d| over the index heads of group u. */
-double ora_score_magnitude(const struct ora_scoring *scoring, int64_t t, int32_t u, const double *key);
+double ora_score_magnitude(const struct ora_scoring *scoring, int64_t t, int32_t u,
+			   const double *key);
 
 /* The row's visible entries, cut to the array and to the document's start. */
 void ora_entry_interval(const struct ora_scoring *scoring, int64_t t, int64_t *begin, int64_t *end);
@@ -58,44 +59,48 @@ void ora_entry_interval(const struct ora_scoring *scoring, int64_t t, int64_t *b
 
 /* Readings of the specification are listed at the top of oracle_select.c. */
 struct ora_select {
-    struct ora_scoring scoring;
-    int32_t block;                   /* B */
-    int32_t topk_max;                /* K: slots per (row, group) in the arrays below */
-    const int32_t *topk;             /* [U] wanted per group, at most K; absent: K */
-    int32_t first_blocks, local_blocks;
-    enum ora_method method;
-    int32_t coarse_block, coarse_keep;
-    const int32_t *given_blocks;     /* [T,U,given_max] first entries of coarse blocks, then -1: replaces */
-    int32_t given_max;               /*   the coarse step of coarse_to_fine (forced ones are still added) */
-    int64_t row_first, row_count;
+	struct ora_scoring scoring;
+	int32_t block;	     /* B */
+	int32_t topk_max;    /* K: slots per (row, group) in the arrays below */
+	const int32_t *topk; /* [U] wanted per group, at most K; absent: K */
+	int32_t first_blocks, local_blocks;
+	enum ora_method method;
+	int32_t coarse_block, coarse_keep;
+	const int32_t *given_blocks; /* [T,U,given_max] first entries, then -1: the blocks of the
+					coarse step; forced ones are still added */
+	int32_t given_max;
+	int64_t row_first, row_count;
 
-    int32_t *indices;                /* out [T,U,K] ascending, then -1 */
-    int32_t *counts;                 /* out [T,U]; absent: not wanted, as for the rest */
-    double *scores;                  /* out [T,U,K] of the chosen, then -inf */
-    double *kth;                     /* out [T,U] score of the last pick in rank order, -inf if none */
-    int64_t nan_rows;                /* out: rows of the range with a NaN among the scores taken part in */
+	int32_t *indices; /* out [T,U,K] ascending, then -1 */
+	int32_t *counts;  /* out [T,U]; absent: not wanted, as for the rest */
+	double *scores;	  /* out [T,U,K] of the chosen, then 0 */
+	double *kth;	  /* out [T,U] lowest score chosen without force; -inf if none was, or if
+			     there were fewer candidates than wanted */
+	int64_t nan_rows; /* out: rows of the range with a NaN among the scores taken part in */
 };
 
 void ora_select(struct ora_select *select);
 
 /* One thing to choose: an entry or a block, named by its first entry. */
 struct ora_candidate {
-    int32_t index;
-    int32_t forced;                  /* 0: by score; n > 0: n-th in the order of forced ones */
-    double score;
+	int32_t index;
+	int32_t forced; /* 0: by score; n > 0: n-th in the order of forced ones */
+	double score;
 };
 
 /*
  * All candidates of (t, u) in rank order, so that the choice of any K is a
  * prefix.  `ranking` has room for E of them.  Returns their number.
  */
-int64_t ora_select_rank(const struct ora_select *select, int64_t t, int32_t u, struct ora_candidate *ranking);
+int64_t ora_select_rank(const struct ora_select *select, int64_t t, int32_t u,
+			struct ora_candidate *ranking);
 
 /*
  * The coarse step alone: the complete, wholly visible coarse blocks in rank
  * order of their mean's score.  Room for E / coarse_block.  Returns their number.
  */
-int64_t ora_coarse_rank(const struct ora_select *select, int64_t t, int32_t u, struct ora_candidate *ranking);
+int64_t ora_coarse_rank(const struct ora_select *select, int64_t t, int32_t u,
+			struct ora_candidate *ranking);
 
 /*
  * The blocks that coarse_to_fine keeps for (t, u): the best `coarse_keep`, the
@@ -110,10 +115,10 @@ double ora_select_scale_of_row(const struct ora_select *select, int64_t t, int32
 /* An implementation's answer for rows [row_first, row_first + row_count) of the
    struct ora_select: row 0 of these arrays is row `row_first`. */
 struct ora_picks {
-    const int32_t *indices;          /* [rows,U,K] */
-    const int32_t *counts;           /* [rows,U]; absent: not judged, as for the rest */
-    const double *scores;            /* [rows,U,K] */
-    const double *kth;               /* [rows,U] */
+	const int32_t *indices; /* [rows,U,K] */
+	const int32_t *counts;	/* [rows,U]; absent: not judged, as for the rest */
+	const double *scores;	/* [rows,U,K] */
+	const double *kth;	/* [rows,U] */
 };
 
 /*
@@ -124,50 +129,50 @@ struct ora_picks {
  * pick.  Returns 1 when all is well, else 0 with the first violation in message.
  */
 int ora_select_judge(const struct ora_select *select, const struct ora_picks *picks, double eps,
-                     char *message, size_t message_size);
+		     char *message, size_t message_size);
 
 /*
  * Judges the blocks that an implementation kept in coarse_to_fine, in the
  * layout of `given_blocks` with row 0 = row `row_first`: ascending, forced ones
  * present, the others best by mean score within the tolerance.
  */
-int ora_coarse_judge(const struct ora_select *select, const int32_t *blocks, int32_t blocks_max, double eps,
-                     char *message, size_t message_size);
+int ora_coarse_judge(const struct ora_select *select, const int32_t *blocks, int32_t blocks_max,
+		     double eps, char *message, size_t message_size);
 
 /* -------------------------------------------------------------- attention */
 
 struct ora_attention {
-    int64_t rows, keys, window_keys; /* T, S, S2 */
-    int32_t heads, kv_heads;         /* H, G */
-    int32_t head_dim, value_dim;     /* D, V */
-    int32_t groups, topk;            /* U, K of indices */
-    int32_t granularity, pool;       /* g, r; one of them is 1 */
-    int32_t window, first;
-    int32_t dense;                   /* all visible rows */
-    double scale, softcap;
-    const double *q;                 /* [T,H,D] */
-    const double *k;                 /* [S,G,D] */
-    const double *v;                 /* [S,G,V]; absent: k[..., :V], and window_v likewise */
-    const double *sink;              /* [H] */
-    const double *window_k;          /* [S2,G,D] second source */
-    const double *window_v;          /* [S2,G,V] */
-    const int32_t *indices;          /* [T,U,K]; absent: none */
-    const int32_t *row_begin;        /* [T]; absent: 0 */
-    const int32_t *row_end;          /* [T]; absent: S */
-    const int32_t *key_origin;       /* [T] first key row of the row's document; absent: 0 */
-    const int32_t *entry_origin;     /* [T] first entry of it; absent: 0; read when pool > 1 */
-    const int32_t *window_begin;     /* [T]; absent: 0 */
-    const int32_t *window_end;       /* [T]; absent: S2 */
-    int64_t row_first, row_count;
+	int64_t rows, keys, window_keys; /* T, S, S2 */
+	int32_t heads, kv_heads;	 /* H, G */
+	int32_t head_dim, value_dim;	 /* D, V */
+	int32_t groups, topk;		 /* U, K of indices */
+	int32_t granularity, pool;	 /* g, r; one of them is 1 */
+	int32_t window, first;
+	int32_t dense; /* all visible rows */
+	double scale, softcap;
+	const double *q;	     /* [T,H,D] */
+	const double *k;	     /* [S,G,D] */
+	const double *v;	     /* [S,G,V]; absent: k[..., :V] */
+	const double *sink;	     /* [H] */
+	const double *window_k;	     /* [S2,G,D] second source */
+	const double *window_v;	     /* [S2,G,V]; absent: window_k[..., :V] */
+	const int32_t *indices;	     /* [T,U,K]; absent: none */
+	const int32_t *row_begin;    /* [T]; absent: 0 */
+	const int32_t *row_end;	     /* [T]; absent: S */
+	const int32_t *key_origin;   /* [T] first key row of the row's document; absent: 0 */
+	const int32_t *entry_origin; /* [T] first entry of it; absent: 0; read when pool > 1 */
+	const int32_t *window_begin; /* [T]; absent: 0 */
+	const int32_t *window_end;   /* [T]; absent: S2 */
+	int64_t row_first, row_count;
 
-    double *o;                       /* out [T,H,V]; absent: not wanted, as for the rest */
-    double *lse;                     /* out [T,H], without the sink */
-    double largest_logit;            /* out: largest finite |l|, for tolerances */
+	double *o;	      /* out [T,H,V]; absent: not wanted, as for the rest */
+	double *lse;	      /* out [T,H], without the sink */
+	double largest_logit; /* out: largest finite |l|, for tolerances */
 
-    const double *grad_o;            /* [T,H,V], backward only */
-    const double *given_o;           /* [T,H,V] forward output to use in rowsum(o * grad_o); absent: own */
-    double *dq, *dk, *dv, *dsink;    /* out, shapes of their tensors */
-    double *dwindow_k, *dwindow_v;
+	const double *grad_o;	      /* [T,H,V], backward only */
+	const double *given_o;	      /* [T,H,V] output for rowsum(o * grad_o); absent: own */
+	double *dq, *dk, *dv, *dsink; /* out, shapes of their tensors */
+	double *dwindow_k, *dwindow_v;
 };
 
 void ora_attention_forward(struct ora_attention *attention);
@@ -176,16 +181,20 @@ void ora_attention_forward(struct ora_attention *attention);
 void ora_attention_backward(struct ora_attention *attention);
 
 /* The key rows A of (t, u), ascending.  Room for S.  Returns their number. */
-int64_t ora_attended_keys(const struct ora_attention *attention, int64_t t, int32_t u, int32_t *keys);
+int64_t ora_attended_keys(const struct ora_attention *attention, int64_t t, int32_t u,
+			  int32_t *keys);
 
 /* The key rows that index i stands for in row t, cut to the row's interval; empty if begin >= end. */
-void ora_index_keys(const struct ora_attention *attention, int64_t t, int64_t i, int64_t *begin, int64_t *end);
+void ora_index_keys(const struct ora_attention *attention, int64_t t, int64_t i, int64_t *begin,
+		    int64_t *end);
 
 /* valid[k] = 1 if slot k of (t, u) counts, 0 if it is absent. */
-void ora_valid_slots(const struct ora_attention *attention, int64_t t, int32_t u, unsigned char *valid);
+void ora_valid_slots(const struct ora_attention *attention, int64_t t, int32_t u,
+		     unsigned char *valid);
 
 /* The row's visible key rows, cut to the array. */
-void ora_key_interval(const struct ora_attention *attention, int64_t t, int64_t *begin, int64_t *end);
+void ora_key_interval(const struct ora_attention *attention, int64_t t, int64_t *begin,
+		      int64_t *end);
 
 /* ----------------------------------------------------------- indexer loss */
 
@@ -196,19 +205,20 @@ void ora_key_interval(const struct ora_attention *attention, int64_t t, int64_t 
  * intervals and with pool 1 the entries follow row_begin and row_end.
  */
 struct ora_loss {
-    struct ora_scoring scoring;
-    struct ora_attention attention;
-    double coefficient;
-    int32_t sum;                     /* 0: mean over non-empty (t, u); 1: sum */
-    const double *lse;               /* [T,H]; absent: softmax over the set */
-    const double *teacher;           /* [T,U,K] unnormalised; replaces q and k */
-    int64_t row_stride, row_offset;  /* rows with t % stride == offset */
-    int64_t row_first, row_count;
+	struct ora_scoring scoring;
+	struct ora_attention attention;
+	double coefficient;
+	int32_t sum;			/* 0: mean; 1: sum */
+	double divisor;			/* of mean; 0: the number of non-empty (t, u) */
+	const double *lse;		/* [T,H]; absent: softmax over the set */
+	const double *teacher;		/* [T,U,K] unnormalised; replaces q and k */
+	int64_t row_stride, row_offset; /* rows with t % stride == offset */
+	int64_t row_first, row_count;
 
-    double loss;                     /* out */
-    int64_t non_empty;               /* out: (t, u) that counted */
-    double *teacher_out;             /* out [T,U,K] unnormalised, 0 in absent slots; sampled rows only */
-    double *d_index_q, *d_index_k, *d_index_w; /* out, written */
+	double loss;	     /* out */
+	int64_t non_empty;   /* out: (t, u) that counted */
+	double *teacher_out; /* out [T,U,K] unnormalised, 0 in absent slots; sampled rows only */
+	double *d_index_q, *d_index_k, *d_index_w; /* out, written */
 };
 
 void ora_indexer_loss(struct ora_loss *loss);
@@ -229,17 +239,17 @@ void ora_indexer_loss(struct ora_loss *loss);
  * own rows in [C,2C), previous ones in [0,C), the layout of DeepSeek-V4 weights.
  */
 struct ora_pool {
-    int64_t rows, documents;         /* S; 0 documents: all rows are one */
-    int32_t channels, ratio;         /* C, r */
-    int32_t overlap, swap_series;
-    const int32_t *cu_seqlens;       /* [documents+1] */
-    const double *x;                 /* [S,C], overlap: [S,2C] */
-    const double *gate;              /* [S,C], overlap: [S,2C]; absent: mean */
-    const double *bias;              /* [r,C], overlap: [r,2C]; absent: 0 */
-    double *out;                     /* out [pools,C] */
+	int64_t rows, documents; /* S; 0 documents: all rows are one */
+	int32_t channels, ratio; /* C, r */
+	int32_t overlap, swap_series;
+	const int32_t *cu_seqlens; /* [documents+1] */
+	const double *x;	   /* [S,C], overlap: [S,2C] */
+	const double *gate;	   /* [S,C], overlap: [S,2C]; absent: mean */
+	const double *bias;	   /* [r,C], overlap: [r,2C]; absent: 0 */
+	double *out;		   /* out [pools,C] */
 
-    const double *grad_out;          /* [pools,C], backward only */
-    double *dx, *dgate, *dbias;      /* out, written; absent: not wanted */
+	const double *grad_out;	    /* [pools,C], backward only */
+	double *dx, *dgate, *dbias; /* out, written; absent: not wanted */
 };
 
 int64_t ora_pool_count(const struct ora_pool *pool);
@@ -247,16 +257,17 @@ void ora_pool_forward(struct ora_pool *pool);
 void ora_pool_backward(struct ora_pool *pool);
 
 /*
- * Bounds of blocks that tile rows [0, rows) of x [rows,C], the last one maybe
- * short.  NaN propagates into every bound it touches.  The centre is the mean.
+ * Bounds of the same units: r rows each, document by document.  NaN propagates
+ * into every bound it touches.  The centre is the mean.
  */
 struct ora_bounds {
-    int64_t rows;
-    int32_t channels, block;
-    const double *x;
-    double *max_norm;                /* out [blocks] largest 2-norm */
-    double *centre, *radius;         /* out [blocks,C], [blocks] */
-    double *low, *high;              /* out [blocks,C] per channel */
+	int64_t rows, documents;
+	int32_t channels, ratio;
+	const int32_t *cu_seqlens;
+	const double *x;	 /* [S,C] */
+	double *max_norm;	 /* out [units] largest 2-norm */
+	double *centre, *radius; /* out [units,C], [units] */
+	double *low, *high;	 /* out [units,C] per channel */
 };
 
 void ora_bounds(struct ora_bounds *bounds);
@@ -265,35 +276,28 @@ void ora_bounds(struct ora_bounds *bounds);
 
 /* Combines attention over two disjoint key sets: `vectors` times o [V] and lse.  o may be o_a, lse may be lse_a. */
 void ora_merge(int64_t vectors, int32_t value_dim, const double *o_a, const double *lse_a,
-               const double *o_b, const double *lse_b, double *o, double *lse);
-
-/* Rows t of the range with t % stride == offset that see at least one key row. */
-struct ora_sampling {
-    int64_t row_stride, row_offset;
-};
+	       const double *o_b, const double *lse_b, double *o, double *lse);
 
 /*
- * mass[u] = mean over sampled rows and the heads of group u of the dense
- * softmax mass (no sink, no second source) that A of (t, u) captures; 1 if no row.
+ * The dense softmax mass (mean over the heads of group u, no sink, no second
+ * source) that A of (t, u) captures; 1 if the row sees nothing.
  */
-void ora_fidelity_mass(const struct ora_attention *attention, struct ora_sampling sampling, double *mass);
+double ora_row_mass(const struct ora_attention *attention, int64_t t, int32_t u);
+
+/* The fewest key rows, by that mass, whose sum reaches `target`; all visible ones if none does. */
+int32_t ora_row_keys_needed(const struct ora_attention *attention, int64_t t, int32_t u,
+			    double target);
+
+/* |picks in exact| / |exact|, both with -1 behind; 1 if exact is empty. */
+double ora_row_recall(const int32_t *picks, int32_t picks_max, const int32_t *exact,
+		      int32_t exact_max);
 
 /*
- * recall[u] = mean over sampled rows of |picks in exact| / |exact|; rows with
- * an empty exact set do not count; 1 if none does.  Both are [rows,U,K].
+ * mass[u] = mean of ora_row_mass over rows t of the range with t % row_stride ==
+ * row_offset that see a key row; 1 if there is none.
  */
-void ora_fidelity_recall(int64_t rows, int32_t groups, int32_t topk, const int32_t *picks, const int32_t *exact,
-                         struct ora_sampling sampling, double *recall);
-
-/*
- * curve[u][n], n = 0..topk_max: the mass of ora_fidelity_mass if each (t, u)
- * used the best n candidates of `select` instead of its indices.  [U,topk_max+1]
- */
-void ora_fidelity_curve(const struct ora_attention *attention, const struct ora_select *select,
-                        struct ora_sampling sampling, int32_t topk_max, double *curve);
-
-/* The smallest n with curve[n] >= target, or -1. */
-int32_t ora_fidelity_smallest(const double *curve, int32_t topk_max, double target);
+void ora_fidelity_mass(const struct ora_attention *attention, int64_t row_stride,
+		       int64_t row_offset, double *mass);
 
 /* ------------------------------------------------------------- comparison */
 
@@ -304,7 +308,8 @@ double ora_relative_error(const double *got, const double *want, int64_t count);
  * The worst of `vectors` vectors: largest |got - want| of its elements over
  * max(largest |want| of the same vector, floor).  0/0 counts as 0.
  */
-double ora_worst_vector_error(const double *got, const double *want, int64_t vectors, int64_t length, double floor);
+double ora_worst_vector_error(const double *got, const double *want, int64_t vectors,
+			      int64_t length, double floor);
 
 #ifdef __cplusplus
 }

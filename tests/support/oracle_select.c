@@ -14,7 +14,8 @@
  *  - nan_rows counts a row once, if any visible entry has a NaN score in any
  *    group; in coarse_to_fine and coarse, if any score that takes part is NaN (the
  *    means of complete blocks; the entries of the blocks kept).
- *  - kth is the score of the last pick in rank order.
+ *  - kth is the lowest score among the chosen that were not forced, NaN if that is
+ *    one; -inf if all were forced or if there were fewer candidates than wanted.
  *
  * coarse_to_fine:
  *  - Blocks of `coarse_block` entries tile the document from entry_origin.  Those
@@ -40,304 +41,325 @@
 
 /* The row's entries and how blocks tile them: first and last visible block of `size` entries. */
 struct tiling {
-    int64_t origin, begin, end, size;
-    int64_t first, last;
+	int64_t origin, begin, end, size;
+	int64_t first, last;
 };
 
 static struct tiling tile(const struct ora_scoring *s, int64_t t, int64_t size)
 {
-    struct tiling tiling = {.size = size};
-    tiling.origin = s->entry_origin != NULL ? s->entry_origin[t] : 0;
-    ora_entry_interval(s, t, &tiling.begin, &tiling.end);
-    tiling.first = (tiling.begin - tiling.origin) / size;
-    tiling.last = tiling.end > tiling.begin ? (tiling.end - 1 - tiling.origin) / size : tiling.first - 1;
-    return tiling;
+	struct tiling tiling = {.size = size};
+	tiling.origin = s->entry_origin != NULL ? s->entry_origin[t] : 0;
+	ora_entry_interval(s, t, &tiling.begin, &tiling.end);
+	tiling.first = (tiling.begin - tiling.origin) / size;
+	tiling.last = tiling.end > tiling.begin ? (tiling.end - 1 - tiling.origin) / size
+						: tiling.first - 1;
+	return tiling;
 }
 
 static int64_t block_begin(const struct tiling *tiling, int64_t block)
 {
-    return tiling->origin + block * tiling->size;
+	return tiling->origin + block * tiling->size;
 }
 
 static int wholly_visible(const struct tiling *tiling, int64_t block)
 {
-    const int64_t begin = block_begin(tiling, block);
-    return begin >= tiling->begin && begin + tiling->size <= tiling->end;
+	const int64_t begin = block_begin(tiling, block);
+	return begin >= tiling->begin && begin + tiling->size <= tiling->end;
 }
 
 /* Place of a block among the forced ones, from 1: local ones newest first, then first ones; else 0. */
-static int32_t forced_order(const struct tiling *tiling, int64_t block, int32_t first_blocks, int32_t local_blocks)
+static int32_t forced_order(const struct tiling *tiling, int64_t block, int32_t first_blocks,
+			    int32_t local_blocks)
 {
-    const int64_t from_last = tiling->last - block;
-    const int64_t from_first = block - tiling->first;
-    if (from_last < local_blocks)
-        return (int32_t)from_last + 1;
-    if (from_first < first_blocks)
-        return local_blocks + (int32_t)from_first + 1;
-    return 0;
+	const int64_t from_last = tiling->last - block;
+	const int64_t from_first = block - tiling->first;
+	if (from_last < local_blocks)
+		return (int32_t)from_last + 1;
+	if (from_first < first_blocks)
+		return local_blocks + (int32_t)from_first + 1;
+	return 0;
 }
 
 static int compare_candidates(const void *left, const void *right)
 {
-    const struct ora_candidate *a = left, *b = right;
-    if (a->forced != b->forced) {
-        if (a->forced == 0 || b->forced == 0)
-            return a->forced == 0 ? 1 : -1;
-        return a->forced < b->forced ? -1 : 1;
-    }
-    if (isnan(a->score) != isnan(b->score))
-        return isnan(a->score) ? 1 : -1;
-    if (a->score > b->score || a->score < b->score)
-        return a->score > b->score ? -1 : 1;
-    return a->index < b->index ? -1 : a->index > b->index;
+	const struct ora_candidate *a = left, *b = right;
+	if (a->forced != b->forced) {
+		if (a->forced == 0 || b->forced == 0)
+			return a->forced == 0 ? 1 : -1;
+		return a->forced < b->forced ? -1 : 1;
+	}
+	if (isnan(a->score) != isnan(b->score))
+		return isnan(a->score) ? 1 : -1;
+	if (a->score > b->score || a->score < b->score)
+		return a->score > b->score ? -1 : 1;
+	return a->index < b->index ? -1 : a->index > b->index;
 }
 
 static void sort_candidates(struct ora_candidate *candidates, int64_t count)
 {
-    qsort(candidates, (size_t)count, sizeof *candidates, compare_candidates);
+	qsort(candidates, (size_t)count, sizeof *candidates, compare_candidates);
 }
 
 /* Score of the mean of entries [begin, end). */
-static double mean_score(const struct ora_scoring *s, int64_t t, int32_t u, int64_t begin, int64_t end)
+static double mean_score(const struct ora_scoring *s, int64_t t, int32_t u, int64_t begin,
+			 int64_t end)
 {
-    double *mean = ora_doubles(s->dim);
-    for (int64_t e = begin; e < end; e++)
-        for (int32_t d = 0; d < s->dim; d++)
-            mean[d] += s->index_k[e * s->dim + d];
-    for (int32_t d = 0; d < s->dim; d++)
-        mean[d] /= (double)(end - begin);
-    const double score = ora_score(s, t, u, mean);
-    free(mean);
-    return score;
+	double *mean = ora_doubles(s->dim);
+	for (int64_t e = begin; e < end; e++)
+		for (int32_t d = 0; d < s->dim; d++)
+			mean[d] += s->index_k[e * s->dim + d];
+	for (int32_t d = 0; d < s->dim; d++)
+		mean[d] /= (double)(end - begin);
+	const double score = ora_score(s, t, u, mean);
+	free(mean);
+	return score;
 }
 
 /* Maximum over the visible entries of a block; sets *nan if one is NaN. */
-static double block_score(const struct ora_scoring *s, int64_t t, int32_t u, const struct tiling *tiling,
-                          int64_t block, int *nan)
+static double block_score(const struct ora_scoring *s, int64_t t, int32_t u,
+			  const struct tiling *tiling, int64_t block, int *nan)
 {
-    const int64_t begin = ora_max(block_begin(tiling, block), tiling->begin);
-    const int64_t end = ora_min(block_begin(tiling, block + 1), tiling->end);
-    double best = (double)NAN;
-    for (int64_t e = begin; e < end; e++) {
-        const double score = ora_score(s, t, u, s->index_k + e * s->dim);
-        if (isnan(score))
-            *nan = 1;
-        else if (isnan(best) || score > best)
-            best = score;
-    }
-    return best;
+	const int64_t begin = ora_max(block_begin(tiling, block), tiling->begin);
+	const int64_t end = ora_min(block_begin(tiling, block + 1), tiling->end);
+	double best = (double)NAN;
+	for (int64_t e = begin; e < end; e++) {
+		const double score = ora_score(s, t, u, s->index_k + e * s->dim);
+		if (isnan(score))
+			*nan = 1;
+		else if (isnan(best) || score > best)
+			best = score;
+	}
+	return best;
 }
 
 static int64_t rank_coarse(const struct ora_select *select, int64_t t, int32_t u,
-                           struct ora_candidate *ranking, int *nan)
+			   struct ora_candidate *ranking, int *nan)
 {
-    const struct tiling tiling = tile(&select->scoring, t, select->coarse_block);
-    int64_t count = 0;
-    for (int64_t block = tiling.first; block <= tiling.last; block++) {
-        if (!wholly_visible(&tiling, block))
-            continue;
-        const int64_t begin = block_begin(&tiling, block);
-        const double score = mean_score(&select->scoring, t, u, begin, begin + tiling.size);
-        *nan |= isnan(score);
-        ranking[count++] = (struct ora_candidate){.index = (int32_t)begin, .score = score};
-    }
-    sort_candidates(ranking, count);
-    return count;
+	const struct tiling tiling = tile(&select->scoring, t, select->coarse_block);
+	int64_t count = 0;
+	for (int64_t block = tiling.first; block <= tiling.last; block++) {
+		if (!wholly_visible(&tiling, block))
+			continue;
+		const int64_t begin = block_begin(&tiling, block);
+		const double score = mean_score(&select->scoring, t, u, begin, begin + tiling.size);
+		*nan |= isnan(score);
+		ranking[count++] = (struct ora_candidate){.index = (int32_t)begin, .score = score};
+	}
+	sort_candidates(ranking, count);
+	return count;
 }
 
-int64_t ora_coarse_rank(const struct ora_select *select, int64_t t, int32_t u, struct ora_candidate *ranking)
+int64_t ora_coarse_rank(const struct ora_select *select, int64_t t, int32_t u,
+			struct ora_candidate *ranking)
 {
-    int nan = 0;
-    return rank_coarse(select, t, u, ranking, &nan);
+	int nan = 0;
+	return rank_coarse(select, t, u, ranking, &nan);
 }
 
 /* kept[block - tiling->first] = 1 for the coarse blocks that the caller gave. */
 static void mark_given(const struct ora_select *select, int64_t t, int32_t u,
-                       const struct tiling *tiling, unsigned char *kept)
+		       const struct tiling *tiling, unsigned char *kept)
 {
-    const int64_t slots = (t * ora_or_one(select->scoring.groups) + u) * select->given_max;
-    for (int32_t i = 0; i < select->given_max; i++) {
-        const int64_t entry = select->given_blocks[slots + i];
-        const int64_t block = (entry - tiling->origin) / tiling->size;
-        if (entry >= tiling->origin && block >= tiling->first && block <= tiling->last)
-            kept[block - tiling->first] = 1;
-    }
+	const int64_t slots = (t * ora_or_one(select->scoring.groups) + u) * select->given_max;
+	for (int32_t i = 0; i < select->given_max; i++) {
+		const int64_t entry = select->given_blocks[slots + i];
+		const int64_t block = (entry - tiling->origin) / tiling->size;
+		if (entry >= tiling->origin && block >= tiling->first && block <= tiling->last)
+			kept[block - tiling->first] = 1;
+	}
 }
 
 /* The coarse blocks whose entries stand for choice: flags from the first visible block on. */
 static unsigned char *keep_coarse(const struct ora_select *select, int64_t t, int32_t u,
-                                  const struct tiling *tiling, int *nan)
+				  const struct tiling *tiling, int *nan)
 {
-    const int64_t blocks = tiling->last - tiling->first + 1;
-    unsigned char *kept = ora_alloc(blocks, 1);
-    if (select->given_blocks != NULL) {
-        mark_given(select, t, u, tiling, kept);
-    } else {
-        struct ora_candidate *ranking = ora_alloc(blocks, sizeof *ranking);
-        const int64_t count = rank_coarse(select, t, u, ranking, nan);
-        for (int64_t i = 0; i < count && i < select->coarse_keep; i++)
-            kept[(ranking[i].index - tiling->origin) / tiling->size - tiling->first] = 1;
-        free(ranking);
-    }
-    const int fine = select->block > 1;
-    for (int64_t block = tiling->first; block <= tiling->last; block++) {
-        const int forced = !fine && forced_order(tiling, block, select->first_blocks, select->local_blocks) > 0;
-        if (forced || block == tiling->last)
-            kept[block - tiling->first] = 1;
-    }
-    return kept;
+	const int64_t blocks = tiling->last - tiling->first + 1;
+	unsigned char *kept = ora_alloc(blocks, 1);
+	if (select->given_blocks != NULL) {
+		mark_given(select, t, u, tiling, kept);
+	} else {
+		struct ora_candidate *ranking = ora_alloc(blocks, sizeof *ranking);
+		const int64_t count = rank_coarse(select, t, u, ranking, nan);
+		for (int64_t i = 0; i < count && i < select->coarse_keep; i++)
+			kept[(ranking[i].index - tiling->origin) / tiling->size - tiling->first] =
+				1;
+		free(ranking);
+	}
+	const int fine = select->block > 1;
+	for (int64_t block = tiling->first; block <= tiling->last; block++) {
+		const int forced = !fine && forced_order(tiling, block, select->first_blocks,
+							 select->local_blocks) > 0;
+		if (forced || block == tiling->last)
+			kept[block - tiling->first] = 1;
+	}
+	return kept;
 }
 
 int64_t ora_coarse_kept(const struct ora_select *select, int64_t t, int32_t u, int32_t *kept)
 {
-    const struct tiling tiling = tile(&select->scoring, t, select->coarse_block);
-    int nan = 0;
-    unsigned char *flags = keep_coarse(select, t, u, &tiling, &nan);
-    int64_t count = 0;
-    for (int64_t block = tiling.first; block <= tiling.last; block++)
-        if (flags[block - tiling.first])
-            kept[count++] = (int32_t)block_begin(&tiling, block);
-    free(flags);
-    return count;
+	const struct tiling tiling = tile(&select->scoring, t, select->coarse_block);
+	int nan = 0;
+	unsigned char *flags = keep_coarse(select, t, u, &tiling, &nan);
+	int64_t count = 0;
+	for (int64_t block = tiling.first; block <= tiling.last; block++)
+		if (flags[block - tiling.first])
+			kept[count++] = (int32_t)block_begin(&tiling, block);
+	free(flags);
+	return count;
 }
 
 static int64_t rank_exact(const struct ora_select *select, int64_t t, int32_t u,
-                          struct ora_candidate *ranking, int *nan)
+			  struct ora_candidate *ranking, int *nan)
 {
-    const struct tiling tiling = tile(&select->scoring, t, ora_or_one(select->block));
-    int64_t count = 0;
-    for (int64_t block = tiling.first; block <= tiling.last; block++)
-        ranking[count++] = (struct ora_candidate){
-            .index = (int32_t)block_begin(&tiling, block),
-            .forced = forced_order(&tiling, block, select->first_blocks, select->local_blocks),
-            .score = block_score(&select->scoring, t, u, &tiling, block, nan),
-        };
-    return count;
+	const struct tiling tiling = tile(&select->scoring, t, ora_or_one(select->block));
+	int64_t count = 0;
+	for (int64_t block = tiling.first; block <= tiling.last; block++)
+		ranking[count++] = (struct ora_candidate){
+			.index = (int32_t)block_begin(&tiling, block),
+			.forced = forced_order(&tiling, block, select->first_blocks,
+					       select->local_blocks),
+			.score = block_score(&select->scoring, t, u, &tiling, block, nan),
+		};
+	return count;
 }
 
 static int64_t rank_coarse_to_fine(const struct ora_select *select, int64_t t, int32_t u,
-                                   struct ora_candidate *ranking, int *nan)
+				   struct ora_candidate *ranking, int *nan)
 {
-    const struct tiling coarse = tile(&select->scoring, t, select->coarse_block);
-    const struct tiling tiling = tile(&select->scoring, t, ora_or_one(select->block));
-    unsigned char *kept = keep_coarse(select, t, u, &coarse, nan);
-    int64_t count = 0;
-    for (int64_t block = tiling.first; block <= tiling.last; block++) {
-        const int64_t coarse_of_block = block * tiling.size / coarse.size;
-        const int32_t forced =
-            tiling.size > 1 ? forced_order(&tiling, block, select->first_blocks, select->local_blocks) : 0;
-        if (!forced && !kept[coarse_of_block - coarse.first])
-            continue;
-        ranking[count++] = (struct ora_candidate){
-            .index = (int32_t)block_begin(&tiling, block),
-            .forced = forced,
-            .score = block_score(&select->scoring, t, u, &tiling, block, nan),
-        };
-    }
-    free(kept);
-    return count;
+	const struct tiling coarse = tile(&select->scoring, t, select->coarse_block);
+	const struct tiling tiling = tile(&select->scoring, t, ora_or_one(select->block));
+	unsigned char *kept = keep_coarse(select, t, u, &coarse, nan);
+	int64_t count = 0;
+	for (int64_t block = tiling.first; block <= tiling.last; block++) {
+		const int64_t coarse_of_block = block * tiling.size / coarse.size;
+		const int32_t forced = tiling.size > 1
+					       ? forced_order(&tiling, block, select->first_blocks,
+							      select->local_blocks)
+					       : 0;
+		if (!forced && !kept[coarse_of_block - coarse.first])
+			continue;
+		ranking[count++] = (struct ora_candidate){
+			.index = (int32_t)block_begin(&tiling, block),
+			.forced = forced,
+			.score = block_score(&select->scoring, t, u, &tiling, block, nan),
+		};
+	}
+	free(kept);
+	return count;
 }
 
 static int64_t rank_coarse_alone(const struct ora_select *select, int64_t t, int32_t u,
-                                 struct ora_candidate *ranking, int *nan)
+				 struct ora_candidate *ranking, int *nan)
 {
-    const struct tiling tiling = tile(&select->scoring, t, select->coarse_block);
-    const int32_t local_blocks = ora_or_one(select->local_blocks);
-    int64_t count = 0;
-    for (int64_t block = tiling.first; block <= tiling.last; block++) {
-        const int32_t forced = forced_order(&tiling, block, select->first_blocks, local_blocks);
-        const int whole = wholly_visible(&tiling, block);
-        if (!forced && !whole)
-            continue;
-        const int64_t begin = ora_max(block_begin(&tiling, block), tiling.begin);
-        const int64_t end = ora_min(block_begin(&tiling, block + 1), tiling.end);
-        const double score = mean_score(&select->scoring, t, u, begin, end);
-        *nan |= whole && isnan(score);
-        ranking[count++] = (struct ora_candidate){
-            .index = (int32_t)block_begin(&tiling, block), .forced = forced, .score = score};
-    }
-    return count;
+	const struct tiling tiling = tile(&select->scoring, t, select->coarse_block);
+	const int32_t local_blocks = ora_or_one(select->local_blocks);
+	int64_t count = 0;
+	for (int64_t block = tiling.first; block <= tiling.last; block++) {
+		const int32_t forced =
+			forced_order(&tiling, block, select->first_blocks, local_blocks);
+		const int whole = wholly_visible(&tiling, block);
+		if (!forced && !whole)
+			continue;
+		const int64_t begin = ora_max(block_begin(&tiling, block), tiling.begin);
+		const int64_t end = ora_min(block_begin(&tiling, block + 1), tiling.end);
+		const double score = mean_score(&select->scoring, t, u, begin, end);
+		*nan |= whole && isnan(score);
+		ranking[count++] =
+			(struct ora_candidate){.index = (int32_t)block_begin(&tiling, block),
+					       .forced = forced,
+					       .score = score};
+	}
+	return count;
 }
 
 static int64_t rank(const struct ora_select *select, int64_t t, int32_t u,
-                    struct ora_candidate *ranking, int *nan)
+		    struct ora_candidate *ranking, int *nan)
 {
-    int64_t count = 0;
-    switch (select->method) {
-    case ORA_EXACT:
-        count = rank_exact(select, t, u, ranking, nan);
-        break;
-    case ORA_COARSE_TO_FINE:
-        count = rank_coarse_to_fine(select, t, u, ranking, nan);
-        break;
-    case ORA_COARSE:
-        count = rank_coarse_alone(select, t, u, ranking, nan);
-        break;
-    }
-    sort_candidates(ranking, count);
-    return count;
+	int64_t count = 0;
+	switch (select->method) {
+	case ORA_EXACT:
+		count = rank_exact(select, t, u, ranking, nan);
+		break;
+	case ORA_COARSE_TO_FINE:
+		count = rank_coarse_to_fine(select, t, u, ranking, nan);
+		break;
+	case ORA_COARSE:
+		count = rank_coarse_alone(select, t, u, ranking, nan);
+		break;
+	}
+	sort_candidates(ranking, count);
+	return count;
 }
 
-int64_t ora_select_rank(const struct ora_select *select, int64_t t, int32_t u, struct ora_candidate *ranking)
+int64_t ora_select_rank(const struct ora_select *select, int64_t t, int32_t u,
+			struct ora_candidate *ranking)
 {
-    int nan = 0;
-    return rank(select, t, u, ranking, &nan);
+	int nan = 0;
+	return rank(select, t, u, ranking, &nan);
+}
+
+double ora_select_kth(const struct ora_candidate *ranking, int64_t count, int64_t wanted)
+{
+	if (count == 0 || count < wanted || ranking[count - 1].forced)
+		return -(double)INFINITY;
+	return ranking[count - 1].score;
 }
 
 static int compare_indices(const void *left, const void *right)
 {
-    const struct ora_candidate *a = left, *b = right;
-    return a->index < b->index ? -1 : a->index > b->index;
+	const struct ora_candidate *a = left, *b = right;
+	return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Writes the outputs of (t, u) from the first `count` of its ranking, which is reordered. */
-static void write_picks(const struct ora_select *select, int64_t place, struct ora_candidate *ranking, int64_t count)
+/* `count` are chosen of `wanted` for (t, u), whose outputs are number `place`; reorders `ranking`. */
+static void write_picks(const struct ora_select *select, int64_t place,
+			struct ora_candidate *ranking, int64_t count, int64_t wanted)
 {
-    const double none = -(double)INFINITY;
-    if (select->counts != NULL)
-        select->counts[place] = (int32_t)count;
-    if (select->kth != NULL)
-        select->kth[place] = count > 0 ? ranking[count - 1].score : none;
-    qsort(ranking, (size_t)count, sizeof *ranking, compare_indices);
-    for (int64_t i = 0; i < select->topk_max; i++) {
-        const int64_t slot = place * select->topk_max + i;
-        if (select->indices != NULL)
-            select->indices[slot] = i < count ? ranking[i].index : -1;
-        if (select->scores != NULL)
-            select->scores[slot] = i < count ? ranking[i].score : none;
-    }
+	if (select->counts != NULL)
+		select->counts[place] = (int32_t)count;
+	if (select->kth != NULL)
+		select->kth[place] = ora_select_kth(ranking, count, wanted);
+	qsort(ranking, (size_t)count, sizeof *ranking, compare_indices);
+	for (int64_t i = 0; i < select->topk_max; i++) {
+		const int64_t slot = place * select->topk_max + i;
+		if (select->indices != NULL)
+			select->indices[slot] = i < count ? ranking[i].index : -1;
+		if (select->scores != NULL)
+			select->scores[slot] = i < count ? ranking[i].score : 0.0;
+	}
 }
 
 void ora_select(struct ora_select *select)
 {
-    const struct ora_scoring *s = &select->scoring;
-    const int32_t groups = ora_or_one(s->groups);
-    const int64_t end = ora_row_end(s->rows, select->row_first, select->row_count);
-    struct ora_candidate *ranking = ora_alloc(s->entries + 1, sizeof *ranking);
-    select->nan_rows = 0;
-    for (int64_t t = select->row_first; t < end; t++) {
-        int nan = 0;
-        for (int32_t u = 0; u < groups; u++) {
-            const int64_t wanted =
-                select->topk != NULL ? ora_min(select->topk[u], select->topk_max) : select->topk_max;
-            const int64_t count = ora_min(wanted, rank(select, t, u, ranking, &nan));
-            write_picks(select, t * groups + u, ranking, count);
-        }
-        select->nan_rows += nan;
-    }
-    free(ranking);
+	const struct ora_scoring *s = &select->scoring;
+	const int32_t groups = ora_or_one(s->groups);
+	const int64_t end = ora_row_end(s->rows, select->row_first, select->row_count);
+	struct ora_candidate *ranking = ora_alloc(s->entries + 1, sizeof *ranking);
+	select->nan_rows = 0;
+	for (int64_t t = select->row_first; t < end; t++) {
+		int nan = 0;
+		for (int32_t u = 0; u < groups; u++) {
+			const int64_t wanted = select->topk != NULL
+						       ? ora_min(select->topk[u], select->topk_max)
+						       : select->topk_max;
+			const int64_t count = ora_min(wanted, rank(select, t, u, ranking, &nan));
+			write_picks(select, t * groups + u, ranking, count, wanted);
+		}
+		select->nan_rows += nan;
+	}
+	free(ranking);
 }
 
 double ora_select_scale_of_row(const struct ora_select *select, int64_t t, int32_t u)
 {
-    const struct ora_scoring *s = &select->scoring;
-    int64_t begin, end;
-    ora_entry_interval(s, t, &begin, &end);
-    double scale = 0.0;
-    for (int64_t e = begin; e < end; e++) {
-        const double magnitude = ora_score_magnitude(s, t, u, s->index_k + e * s->dim);
-        if (isfinite(magnitude) && magnitude > scale)
-            scale = magnitude;
-    }
-    return scale;
+	const struct ora_scoring *s = &select->scoring;
+	int64_t begin, end;
+	ora_entry_interval(s, t, &begin, &end);
+	double scale = 0.0;
+	for (int64_t e = begin; e < end; e++) {
+		const double magnitude = ora_score_magnitude(s, t, u, s->index_k + e * s->dim);
+		if (isfinite(magnitude) && magnitude > scale)
+			scale = magnitude;
+	}
+	return scale;
 }

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 struct rng {
-    uint64_t state[4];
+	uint64_t state[4];
 };
 
 void rng_seed(struct rng *rng, uint64_t seed);
