@@ -1,0 +1,351 @@
+/* ocl_device.c - finding devices, what they can do, what is known of them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ocl_internal.h"
+
+#define PLATFORMS_MAX 32
+#define DEVICES_MAX 64
+#define WORK_GROUP_LEAST 64
+
+/* First fit by part of the platform's name; the last row fits all. Vendor ids are
+ * no help: PoCL answers Intel's on any processor. */
+static const struct hys_ocl_quirk quirks[] = {
+	{"Portable Computing Language", true, true, 0},
+	{"Oclgrind", true, false, 0},
+	{"NVIDIA", false, false, 256},
+	{"AMD", false, false, 128},
+	{"Intel(R) OpenCL", false, false, 16},
+	{"rusticl", false, false, 0},
+	{"", false, false, 0},
+};
+
+/* cl_khr_pci_bus_info, cl_nv_device_attribute_query and cl_khr_device_uuid, which
+ * 1.2 headers need not have. */
+#define DEVICE_PCI_BUS_INFO_KHR 0x410F
+#define DEVICE_PCI_BUS_ID_NV 0x4008
+#define DEVICE_PCI_SLOT_ID_NV 0x4009
+#define DEVICE_PCI_DOMAIN_ID_NV 0x400A
+#define DEVICE_UUID_KHR 0x106A
+
+/* Where discovery stands: what makes a device the same as an earlier one. */
+struct seen {
+	struct {
+		cl_device_id id;
+		cl_platform_id platform;
+		char place[64], uuid[40], processor[96];
+		char name[96];
+	} rows[DEVICES_MAX];
+	int32_t count;
+};
+
+static const struct hys_ocl_quirk *find_quirk(const char *platform)
+{
+	const struct hys_ocl_quirk *quirk = quirks;
+	while (!strstr(platform, quirk->platform))
+		quirk++;
+	return quirk;
+}
+
+static void device_text(cl_device_id id, cl_device_info what, char *text, size_t size)
+{
+	char long_text[1024] = "";
+	if (clGetDeviceInfo(id, what, sizeof(long_text) - 1, long_text, NULL) != CL_SUCCESS)
+		long_text[0] = 0;
+	const char *start = long_text + strspn(long_text, " ");
+	snprintf(text, size, "%s", start);
+}
+
+/* A number of any width up to 64 bits; 0 when the device does not know. */
+static uint64_t device_number(cl_device_id id, cl_device_info what)
+{
+	union {
+		uint64_t wide;
+		uint32_t narrow;
+	} value = {0};
+	size_t bytes = 0;
+	if (clGetDeviceInfo(id, what, sizeof(value), &value, &bytes) != CL_SUCCESS)
+		return 0;
+	return bytes == sizeof(value.narrow) ? value.narrow : value.wide;
+}
+
+static void find_place(cl_device_id id, char *place, size_t size)
+{
+	cl_uint khr[4] = {0}; /* domain, bus, device, function */
+	size_t bytes = 0;
+	place[0] = 0;
+	if (clGetDeviceInfo(id, DEVICE_PCI_BUS_INFO_KHR, sizeof(khr), khr, &bytes) == CL_SUCCESS &&
+	    bytes == sizeof(khr)) {
+		snprintf(place, size, "%04x:%02x:%02x.%x", khr[0], khr[1], khr[2], khr[3]);
+		return;
+	}
+	cl_uint bus = 0, slot = 0;
+	if (clGetDeviceInfo(id, DEVICE_PCI_BUS_ID_NV, sizeof(bus), &bus, NULL) == CL_SUCCESS &&
+	    clGetDeviceInfo(id, DEVICE_PCI_SLOT_ID_NV, sizeof(slot), &slot, NULL) == CL_SUCCESS)
+		snprintf(place, size, "%04x:%02x:%02x.%x",
+			 (unsigned int)device_number(id, DEVICE_PCI_DOMAIN_ID_NV), bus, slot >> 3,
+			 slot & 7);
+}
+
+static void find_uuid(cl_device_id id, char *uuid, size_t size)
+{
+	unsigned char raw[16];
+	size_t bytes = 0;
+	uuid[0] = 0;
+	if (clGetDeviceInfo(id, DEVICE_UUID_KHR, sizeof(raw), raw, &bytes) != CL_SUCCESS ||
+	    bytes != sizeof(raw))
+		return;
+	for (size_t i = 0; i < sizeof(raw) && 2 * i + 3 <= size; i++)
+		snprintf(uuid + 2 * i, 3, "%02x", raw[i]);
+}
+
+static hys_device_kind kind_of(cl_device_id id)
+{
+	uint64_t type = device_number(id, CL_DEVICE_TYPE);
+	if (type & CL_DEVICE_TYPE_GPU)
+		return HYS_DEVICE_GPU;
+	return type & CL_DEVICE_TYPE_CPU ? HYS_DEVICE_CPU : HYS_DEVICE_ACCELERATOR;
+}
+
+static double nominal_flops(const struct hys_ocl_quirk *quirk, cl_device_id id)
+{
+	double per_clock = quirk->flops_per_clock;
+	if (per_clock == 0) /* two multiply-adds of a vector */
+		per_clock = 4.0 *
+			    (double)hys_max64(1, (int64_t)device_number(
+							 id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
+	return per_clock * (double)device_number(id, CL_DEVICE_MAX_COMPUTE_UNITS) *
+	       (double)device_number(id, CL_DEVICE_MAX_CLOCK_FREQUENCY) * 1e6;
+}
+
+static void describe(struct hys_ocl_device *device)
+{
+	struct hys_device_info *info = &device->base.info;
+	cl_device_id id = device->id;
+	char uuid[40];
+	snprintf(info->backend, sizeof(info->backend), "opencl");
+	device_text(id, CL_DEVICE_NAME, info->name, sizeof(info->name));
+	device_text(id, CL_DEVICE_VENDOR, info->vendor, sizeof(info->vendor));
+	device_text(id, CL_DRIVER_VERSION, info->driver, sizeof(info->driver));
+	find_place(id, info->id, sizeof(info->id));
+	find_uuid(id, uuid, sizeof(uuid));
+	if (!info->id[0])
+		snprintf(info->id, sizeof(info->id), "%s", uuid);
+	info->kind = kind_of(id);
+	info->compute_units = (int32_t)device_number(id, CL_DEVICE_MAX_COMPUTE_UNITS);
+	info->numa_node = -1;
+	info->memory_bytes = (int64_t)device_number(id, CL_DEVICE_GLOBAL_MEM_SIZE);
+	info->max_allocation_bytes = (int64_t)device_number(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+	info->local_memory_bytes = (int64_t)device_number(id, CL_DEVICE_LOCAL_MEM_SIZE);
+	info->nominal_flops_per_s = nominal_flops(device->quirk, id);
+	device->work_group_max = (size_t)device_number(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+	if (info->kind == HYS_DEVICE_CPU)
+		device->base.capabilities |= HYS_OCL_CPU;
+#ifdef HYS_WITH_CLBLAST
+	device->base.capabilities |= HYS_OCL_CLBLAST;
+#endif
+	for (int32_t i = 0; hys_backend_opencl.capability_names[i]; i++)
+		if (hys_host_disabled(device->base.host, hys_backend_opencl.capability_names[i]))
+			device->base.capabilities &= ~(UINT64_C(1) << i);
+}
+
+/* Fills `reason` and answers false when the device cannot be used. */
+static bool usable(const struct hys_ocl_device *device, char *reason, size_t size)
+{
+	char version[96];
+	int major = 0, minor = 0;
+	device_text(device->id, CL_DEVICE_VERSION, version, sizeof(version));
+	if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || major * 10 + minor < 12)
+		snprintf(reason, size, "\"%s\": OpenCL 1.2 or newer is needed", version);
+	else if (!device_number(device->id, CL_DEVICE_AVAILABLE))
+		snprintf(reason, size, "the driver says that the device is not available");
+	else if (!device_number(device->id, CL_DEVICE_COMPILER_AVAILABLE))
+		snprintf(reason, size, "the driver has no OpenCL C compiler");
+	else if (!device_number(device->id, CL_DEVICE_ENDIAN_LITTLE))
+		snprintf(reason, size, "the device is not little endian");
+	else if (device->work_group_max < WORK_GROUP_LEAST)
+		snprintf(reason, size,
+			 "work-groups of %d work-items are needed, the device has %zu",
+			 WORK_GROUP_LEAST, device->work_group_max);
+	else if (device->base.info.local_memory_bytes < 16384)
+		snprintf(reason, size,
+			 "16384 bytes of local memory are needed, the device has %lld",
+			 (long long)device->base.info.local_memory_bytes);
+	else
+		reason[0] = 0;
+	return reason[0] == 0;
+}
+
+/* Processors appear once per OpenCL implementation that is installed twice. Two
+ * devices of one platform with one name are meant (POCL_DEVICES="pthread pthread"). */
+static bool is_duplicate(struct seen *seen, const struct hys_ocl_device *device, char *reason,
+			 size_t size)
+{
+	const struct hys_device_info *info = &device->base.info;
+	char uuid[40];
+	find_uuid(device->id, uuid, sizeof(uuid));
+	const char *processor = strchr(info->name, '-');
+	processor = device->quirk->prefixed_names && processor ? processor + 1 : info->name;
+	for (int32_t i = 0; i < seen->count; i++) {
+		bool other = seen->rows[i].platform != device->platform;
+		bool same = seen->rows[i].id == device->id ||
+			    (info->id[0] && strcmp(seen->rows[i].place, info->id) == 0 && other) ||
+			    (uuid[0] && strcmp(seen->rows[i].uuid, uuid) == 0 && other) ||
+			    (info->kind == HYS_DEVICE_CPU && other &&
+			     strcmp(seen->rows[i].processor, processor) == 0);
+		if (same) {
+			snprintf(reason, size, "the same device as \"%s\", which is used",
+				 seen->rows[i].name);
+			return true;
+		}
+	}
+	if (seen->count < DEVICES_MAX) {
+		seen->rows[seen->count].id = device->id;
+		seen->rows[seen->count].platform = device->platform;
+		snprintf(seen->rows[seen->count].place, sizeof(seen->rows[0].place), "%s",
+			 info->id);
+		snprintf(seen->rows[seen->count].uuid, sizeof(seen->rows[0].uuid), "%s", uuid);
+		snprintf(seen->rows[seen->count].processor, sizeof(seen->rows[0].processor), "%s",
+			 processor);
+		snprintf(seen->rows[seen->count].name, sizeof(seen->rows[0].name), "%s",
+			 info->name);
+		seen->count++;
+	}
+	return false;
+}
+
+void hys_ocl_device_destroy(struct hys_device *base)
+{
+	struct hys_ocl_device *device = hys_ocl_device(base);
+	if (!device)
+		return;
+	if (device->queue)
+		clReleaseCommandQueue(device->queue);
+	if (device->context) {
+		hys_ocl_gemm_forget();
+		clReleaseContext(device->context);
+	}
+	hys_free(&device->base.host->allocator, device);
+}
+
+static hys_status open_device(struct hys_ocl_device *device, cl_context native,
+			      struct hys_error *error)
+{
+	cl_int code = CL_SUCCESS;
+	if (native) {
+		code = clRetainContext(native);
+		device->context = code == CL_SUCCESS ? native : NULL;
+	} else {
+		cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+						      (cl_context_properties)device->platform, 0};
+		device->context = clCreateContext(properties, 1, &device->id, NULL, NULL, &code);
+	}
+	if (code != CL_SUCCESS)
+		return hys_ocl_check(error, code, native ? "clRetainContext" : "clCreateContext");
+	device->queue = clCreateCommandQueue(device->context, device->id, 0, &code);
+	return hys_ocl_check(error, code, "clCreateCommandQueue");
+}
+
+/* Adds or rejects one device; `native` is the caller's context or NULL. */
+static hys_status consider(struct hys_discovery *discovery, struct seen *seen,
+			   cl_platform_id platform, cl_device_id id, cl_context native,
+			   struct hys_error *error)
+{
+	struct hys_ocl_device *device = hys_alloc(&discovery->host->allocator, sizeof(*device));
+	if (!device)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for an OpenCL device");
+	device->base.backend = &hys_backend_opencl;
+	device->base.host = discovery->host;
+	device->platform = platform;
+	device->id = id;
+	(void)clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof(device->platform_name) - 1,
+				device->platform_name, NULL);
+	(void)clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof(device->platform_version) - 1,
+				device->platform_version, NULL);
+	device->quirk = find_quirk(device->platform_name);
+	describe(device);
+
+	struct hys_device_info *info = &device->base.info;
+	struct hys_error failure = {0};
+	if (usable(device, info->reason, sizeof(info->reason)) &&
+	    !is_duplicate(seen, device, info->reason, sizeof(info->reason))) {
+		if (open_device(device, native, &failure) == HYS_OK)
+			return hys_discovery_add(discovery, &device->base, error);
+		snprintf(info->reason, sizeof(info->reason), "%.190s", failure.message);
+	}
+	hys_status status = hys_discovery_reject(discovery, info, error);
+	hys_ocl_device_destroy(&device->base);
+	return status;
+}
+
+static hys_status consider_natives(struct hys_discovery *discovery, struct seen *seen,
+				   struct hys_error *error)
+{
+	for (int32_t i = 0; i < discovery->native_count; i++) {
+		const struct hys_native_device *native = &discovery->natives[i];
+		cl_platform_id platform = NULL;
+		cl_int code = native->context && native->device
+				      ? clGetDeviceInfo(native->device, CL_DEVICE_PLATFORM,
+							sizeof(platform), &platform, NULL)
+				      : CL_INVALID_DEVICE;
+		if (code != CL_SUCCESS)
+			return hys_fail(error, HYS_INVALID_ARGUMENT, code,
+					"natives[%d] is not an OpenCL context with one of its "
+					"devices: %s (%d)",
+					(int)i, hys_ocl_error_name(code), (int)code);
+		hys_status status =
+			consider(discovery, seen, platform, native->device, native->context, error);
+		if (status != HYS_OK)
+			return status;
+	}
+	return HYS_OK;
+}
+
+/* Devices of one kind, of all platforms: GPUs are wanted before processors. */
+static hys_status consider_type(struct hys_discovery *discovery, struct seen *seen,
+				const cl_platform_id *platforms, cl_uint platform_count,
+				cl_device_type type, struct hys_error *error)
+{
+	for (cl_uint p = 0; p < platform_count; p++) {
+		cl_device_id ids[DEVICES_MAX];
+		cl_uint count = 0;
+		/* An empty platform answers -1 here; one that is broken is as good as empty. */
+		if (clGetDeviceIDs(platforms[p], type, DEVICES_MAX, ids, &count) != CL_SUCCESS)
+			continue;
+		for (cl_uint d = 0; d < count && d < DEVICES_MAX; d++) {
+			hys_status status =
+				consider(discovery, seen, platforms[p], ids[d], NULL, error);
+			if (status != HYS_OK)
+				return status;
+		}
+	}
+	return HYS_OK;
+}
+
+hys_status hys_ocl_discover(struct hys_discovery *discovery, struct hys_error *error)
+{
+	static const cl_device_type types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR,
+					       CL_DEVICE_TYPE_CPU};
+	cl_platform_id platforms[PLATFORMS_MAX];
+	cl_uint platform_count = 0;
+	hys_status status = HYS_OK;
+	struct seen *seen = hys_alloc(&discovery->host->allocator, sizeof(*seen));
+	if (!seen)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory to list OpenCL devices");
+
+	HYS_TRY(consider_natives(discovery, seen, error));
+	cl_int code = clGetPlatformIDs(PLATFORMS_MAX, platforms, &platform_count);
+	if ((code != CL_SUCCESS || platform_count == 0) && discovery->native_count == 0)
+		status = hys_fail(
+			error, HYS_NO_PLATFORM, code,
+			"no OpenCL platform is installed: install the device's driver package, "
+			"or pocl-opencl-icd for processors, and see what clinfo says");
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && status == HYS_OK; i++)
+		status = consider_type(discovery, seen, platforms,
+				       platform_count < PLATFORMS_MAX ? platform_count
+								      : PLATFORMS_MAX,
+				       types[i], error);
+cleanup:
+	hys_free(&discovery->host->allocator, seen);
+	return status;
+}

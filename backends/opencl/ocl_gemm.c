@@ -1,0 +1,71 @@
+/* ocl_gemm.c - plain f32 matrix products by CLBlast, its only user. */
+#include <pthread.h>
+
+#include "ocl_internal.h"
+
+#ifdef HYS_WITH_CLBLAST
+#include <clblast_c.h>
+
+/* CLBlast's caches are not safe against concurrent calls. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool used;
+
+/* Its kernels count elements in 32 bits. */
+static bool fits(const struct hys_ocl_gemm *gemm)
+{
+	int64_t a = hys_add64(gemm->a_offset, hys_mul64(gemm->m, gemm->a_pitch));
+	int64_t b = hys_add64(gemm->b_offset, hys_mul64(gemm->n, gemm->b_pitch));
+	int64_t c = hys_add64(gemm->c_offset, hys_mul64(gemm->m, gemm->c_pitch));
+	return a <= INT32_MAX && b <= INT32_MAX && c <= INT32_MAX;
+}
+
+hys_status hys_ocl_gemm(struct hys_stream *stream, const struct hys_ocl_gemm *gemm,
+			struct hys_error *error)
+{
+	if (gemm->m == 0 || gemm->n == 0)
+		return HYS_OK;
+	if (!fits(gemm))
+		return hys_fail(error, HYS_INTERNAL, 0,
+				"a matrix product is too large for CLBlast");
+	pthread_mutex_lock(&lock);
+	used = true;
+	CLBlastStatusCode code = CLBlastSgemm(
+		CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, (size_t)gemm->m,
+		(size_t)gemm->n, (size_t)gemm->k, 1.0f, gemm->a, (size_t)gemm->a_offset,
+		(size_t)gemm->a_pitch, gemm->b, (size_t)gemm->b_offset, (size_t)gemm->b_pitch, 0.0f,
+		gemm->c, (size_t)gemm->c_offset, (size_t)gemm->c_pitch, &stream->queue, NULL);
+	pthread_mutex_unlock(&lock);
+	if (code == CLBlastSuccess)
+		return HYS_OK;
+	if (code == CLBlastTempBufferAllocFailure || code == CLBlastOpenCLOutOfResources ||
+	    code == CLBlastOpenCLOutOfHostMemory)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, (int32_t)code,
+				"CLBlastSgemm: out of memory");
+	return hys_fail(error, HYS_DEVICE_FAILED, (int32_t)code, "CLBlastSgemm answers %d",
+			(int)code);
+}
+
+void hys_ocl_gemm_forget(void)
+{
+	pthread_mutex_lock(&lock);
+	if (used)
+		(void)CLBlastClearCache();
+	used = false;
+	pthread_mutex_unlock(&lock);
+}
+
+#else
+
+hys_status hys_ocl_gemm(struct hys_stream *stream, const struct hys_ocl_gemm *gemm,
+			struct hys_error *error)
+{
+	(void)stream;
+	(void)gemm;
+	return hys_fail(error, HYS_UNSUPPORTED, 0, "built without CLBlast");
+}
+
+void hys_ocl_gemm_forget(void)
+{
+}
+
+#endif

@@ -1,0 +1,305 @@
+/* ocl_program.c - programs and kernels: sources, options, builds. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ocl_embedded.h"
+#include "ocl_internal.h"
+
+#define PIECES_MAX 16
+
+/* The text of a program as OpenCL takes it: pieces of the embedded files. */
+struct text {
+	const char *pieces[PIECES_MAX];
+	size_t lengths[PIECES_MAX];
+	cl_uint count;
+	const char *included[PIECES_MAX]; /* each file once */
+	int32_t included_count;
+};
+
+static void append(struct hys_ocl_options *options, const char *text)
+{
+	size_t length = strlen(text);
+	if (options->length + length >= sizeof(options->text)) {
+		options->overflow = true;
+		return;
+	}
+	memcpy(options->text + options->length, text, length + 1);
+	options->length += length;
+}
+
+void hys_ocl_define(struct hys_ocl_options *options, const char *name, int64_t value)
+{
+	char text[96];
+	snprintf(text, sizeof(text), " -D%s=%lld", name, (long long)value);
+	append(options, text);
+}
+
+void hys_ocl_define_f32(struct hys_ocl_options *options, const char *name, double value)
+{
+	char text[96];
+	snprintf(text, sizeof(text), " -D%s=(%.9ef)", name, (double)(float)value);
+	append(options, text);
+}
+
+static const struct hys_embedded_source *find_source(const char *name, size_t length)
+{
+	for (size_t i = 0; i < hys_embedded_source_count; i++) {
+		const struct hys_embedded_source *source = &hys_embedded_sources[i];
+		if (strlen(source->name) == length && memcmp(source->name, name, length) == 0)
+			return source;
+	}
+	return NULL;
+}
+
+static hys_status add_piece(struct text *text, const char *bytes, size_t length,
+			    struct hys_error *error)
+{
+	if (length == 0)
+		return HYS_OK;
+	if (text->count == PIECES_MAX)
+		return hys_fail(error, HYS_INTERNAL, 0, "a device program has more than %d pieces",
+				PIECES_MAX);
+	text->pieces[text->count] = bytes;
+	text->lengths[text->count++] = length;
+	return HYS_OK;
+}
+
+static bool include_once(struct text *text, const char *name)
+{
+	for (int32_t i = 0; i < text->included_count; i++)
+		if (strcmp(text->included[i], name) == 0)
+			return false;
+	if (text->included_count < PIECES_MAX)
+		text->included[text->included_count++] = name;
+	return true;
+}
+
+/* Appends a file, with the files that it #includes in place of those lines:
+ * the driver's compiler has no folder to look in. */
+static hys_status add_file(struct text *text, const char *name, size_t length,
+			   struct hys_error *error)
+{
+	static const char directive[] = "#include \"";
+	const struct hys_embedded_source *source = find_source(name, length);
+	if (!source)
+		return hys_fail(error, HYS_INTERNAL, 0, "no embedded kernel file %.*s", (int)length,
+				name);
+	if (!include_once(text, source->name))
+		return HYS_OK;
+	const char *start = (const char *)source->bytes, *line = start;
+	while (line && *line) {
+		const char *next = strchr(line, '\n');
+		if (strncmp(line, directive, sizeof(directive) - 1) == 0 && next) {
+			const char *file = line + sizeof(directive) - 1;
+			hys_status status = add_piece(text, start, (size_t)(line - start), error);
+			if (status == HYS_OK)
+				status = add_file(text, file, strcspn(file, "\"\n"), error);
+			if (status != HYS_OK)
+				return status;
+			start = next + 1;
+		}
+		line = next ? next + 1 : NULL;
+	}
+	return add_piece(text, start, strlen(start), error);
+}
+
+static void log_failure(struct hys_ocl_device *device, cl_program program, const char *file,
+			char *head, size_t head_size)
+{
+	const struct hys_allocator *allocator = &device->base.host->allocator;
+	size_t bytes = 0;
+	head[0] = 0;
+	if (clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) !=
+		    CL_SUCCESS ||
+	    bytes == 0)
+		return;
+	char *log = hys_alloc(allocator, (int64_t)bytes + 1);
+	if (log && clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, log,
+					 NULL) == CL_SUCCESS) {
+		hys_host_log(device->base.host, HYS_LOG_ERROR, "%s does not build on %s:\n%s", file,
+			     device->base.info.name, log);
+		snprintf(head, head_size, "%s", log);
+		for (char *c = head; *c; c++)
+			if (*c == '\n')
+				*c = ' ';
+	}
+	hys_free(allocator, log);
+}
+
+static hys_status build(struct hys_ocl_device *device, cl_program program, const char *file,
+			const char *options, struct hys_error *error)
+{
+	cl_int code = clBuildProgram(program, 1, &device->id, options, NULL, NULL);
+	if (code == CL_SUCCESS)
+		return HYS_OK;
+	if (code == CL_OUT_OF_HOST_MEMORY)
+		return hys_ocl_check(error, code, "clBuildProgram");
+	char head[160];
+	log_failure(device, program, file, head, sizeof(head));
+	return hys_fail(error, HYS_BUILD_FAILED, code, "%s: %s (%d): %s", file,
+			hys_ocl_error_name(code), (int)code,
+			head[0] ? head : "the build log is empty");
+}
+
+static bool cached(const struct hys_ocl_device *device)
+{
+	return device->base.host->cache_dir && !device->quirk->own_cache;
+}
+
+static void make_key(const struct hys_ocl_device *device, const char *file, const char *options,
+		     struct hys_ocl_key *key)
+{
+	int length =
+		snprintf(key->text, sizeof(key->text),
+			 "hyscale %s\nsources %s\nfile %s\noptions %s\nplatform %s %s\n"
+			 "device %s\nvendor %s\ndriver %s\n",
+			 HYS_VERSION_STRING, hys_embedded_hash, file, options,
+			 device->platform_name, device->platform_version, device->base.info.name,
+			 device->base.info.vendor, device->base.info.driver);
+	key->length = (size_t)length < sizeof(key->text) ? (size_t)length : sizeof(key->text) - 1;
+}
+
+/* From the cache: NULL when there is nothing there or the driver refuses it. */
+static cl_program load(struct hys_ocl_device *device, const struct hys_ocl_key *key,
+		       const char *options)
+{
+	unsigned char *binary = NULL;
+	size_t bytes = 0;
+	if (!hys_ocl_cache_load(device->base.host, key, &binary, &bytes))
+		return NULL;
+	cl_int state = CL_SUCCESS, code = CL_SUCCESS;
+	const unsigned char *constant = binary;
+	cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes,
+						       &constant, &state, &code);
+	hys_free(&device->base.host->allocator, binary);
+	if (!program)
+		return NULL;
+	if (state == CL_SUCCESS &&
+	    clBuildProgram(program, 1, &device->id, options, NULL, NULL) == CL_SUCCESS)
+		return program;
+	clReleaseProgram(program);
+	return NULL;
+}
+
+static void store(struct hys_ocl_device *device, const struct hys_ocl_key *key, cl_program program)
+{
+	const struct hys_allocator *allocator = &device->base.host->allocator;
+	cl_uint devices = 0;
+	size_t bytes = 0;
+	/* Other devices of a caller's context have no binary: sizes come one per device. */
+	if (clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof(devices), &devices, NULL) !=
+		    CL_SUCCESS ||
+	    devices != 1 ||
+	    clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, NULL) !=
+		    CL_SUCCESS ||
+	    bytes == 0)
+		return;
+	unsigned char *binary = hys_alloc(allocator, (int64_t)bytes);
+	if (binary && clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary,
+				       NULL) == CL_SUCCESS)
+		hys_ocl_cache_store(device->base.host, key, binary, bytes);
+	hys_free(allocator, binary);
+}
+
+static hys_status build_source(struct hys_ocl_device *device, const char *file, const char *options,
+			       cl_program *out, struct hys_error *error)
+{
+	struct text text = {0};
+	hys_status status = add_file(&text, file, strlen(file), error);
+	if (status != HYS_OK)
+		return status;
+	cl_int code = CL_SUCCESS;
+	cl_program program = clCreateProgramWithSource(device->context, text.count, text.pieces,
+						       text.lengths, &code);
+	if (!program)
+		return hys_ocl_check(error, code, "clCreateProgramWithSource");
+	status = build(device, program, file, options, error);
+	if (status == HYS_OK)
+		*out = program;
+	else
+		clReleaseProgram(program);
+	return status;
+}
+
+hys_status hys_ocl_program_build(struct hys_ocl_device *device, const struct hys_ocl_source *source,
+				 const struct hys_problem *problem, cl_program *program,
+				 struct hys_error *error)
+{
+	struct hys_ocl_options options = {0};
+	append(&options, "-cl-std=CL1.2");
+	if (source->define)
+		source->define(device, problem, &options);
+	if (options.overflow)
+		return hys_fail(error, HYS_INTERNAL, 0, "build options of %s are too long",
+				source->file);
+	if (!cached(device))
+		return build_source(device, source->file, options.text, program, error);
+
+	struct hys_ocl_key key;
+	make_key(device, source->file, options.text, &key);
+	cl_program built = load(device, &key, options.text);
+	if (!built) {
+		hys_status status = build_source(device, source->file, options.text, &built, error);
+		if (status != HYS_OK)
+			return status;
+		store(device, &key, built);
+	}
+	*program = built;
+	return HYS_OK;
+}
+
+hys_status hys_ocl_program_create(struct hys_device *device, const struct hys_kernel *kernel,
+				  const struct hys_problem *problem, void **program,
+				  struct hys_error *error)
+{
+	cl_program built = NULL;
+	hys_status status = hys_ocl_program_build(hys_ocl_device(device), kernel->detail, problem,
+						  &built, error);
+	if (status == HYS_OK)
+		*program = built;
+	return status;
+}
+
+void hys_ocl_program_destroy(struct hys_device *device, void *program)
+{
+	(void)device;
+	if (program)
+		clReleaseProgram(program);
+}
+
+hys_status hys_ocl_instance_create(struct hys_stream *stream, const struct hys_kernel *kernel,
+				   void *program, void **instance, struct hys_error *error)
+{
+	const struct hys_ocl_source *source = kernel->detail;
+	struct hys_ocl_instance *made =
+		hys_alloc(&stream->device->base.host->allocator, sizeof(*made));
+	if (!made)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for the kernels of %s",
+				kernel->name);
+	made->entries = source->entries;
+	for (; source->entries[made->count]; made->count++) {
+		cl_int code =
+			made->count < HYS_OCL_ENTRIES_MAX ? CL_SUCCESS : CL_INVALID_KERNEL_NAME;
+		if (code == CL_SUCCESS)
+			made->kernels[made->count] =
+				clCreateKernel(program, source->entries[made->count], &code);
+		if (code != CL_SUCCESS) {
+			hys_status status =
+				hys_ocl_check(error, code, source->entries[made->count]);
+			hys_ocl_instance_destroy(stream, made);
+			return status;
+		}
+	}
+	*instance = made;
+	return HYS_OK;
+}
+
+void hys_ocl_instance_destroy(struct hys_stream *stream, void *instance)
+{
+	struct hys_ocl_instance *kernels = instance;
+	if (!kernels)
+		return;
+	for (int32_t i = 0; i < kernels->count; i++)
+		clReleaseKernel(kernels->kernels[i]);
+	hys_free(&stream->device->base.host->allocator, kernels);
+}
