@@ -1,0 +1,57 @@
+/* hyscale.c - the command: finds the subcommand and hands over. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tool.h"
+
+static const struct tool_command *const commands[] = {
+	&tool_devices, &tool_plan, &tool_check, &tool_run, &tool_bench, &tool_demo,
+};
+#define COMMAND_COUNT ((int)(sizeof commands / sizeof commands[0]))
+
+static void print_help(FILE *stream)
+{
+	fprintf(stream,
+		"Usage: hyscale COMMAND [OPTION...] [ARGUMENT...]\n"
+		"Learned sparse attention: which devices there are, what would run on them,\n"
+		"whether it is right and how fast it is.\n\nCommands:\n");
+	for (int i = 0; i < COMMAND_COUNT; i++)
+		fprintf(stream, "  %-8s  %s\n", commands[i]->name, commands[i]->summary);
+	fprintf(stream,
+		"\n'hyscale COMMAND --help' tells more, with examples.\n"
+		"\nEnvironment:\n"
+		"  HYS_DISABLE    capabilities to do without, for example avx2\n"
+		"  HYS_CACHE_DIR  where built OpenCL programs are kept\n"
+		"  HYS_VERBOSE    set: show what the library logs\n"
+		"  NO_COLOR       set: no colours\n"
+		"\nExit status: 0 done, 1 it ran and something is wrong, 2 it could not be run.\n");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_help(stderr);
+		return TOOL_USAGE;
+	}
+	if (strcmp(argv[1], "--version") == 0) {
+		printf("hyscale %s\n", hys_version_string());
+		return TOOL_OK;
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+		print_help(stdout);
+		return TOOL_OK;
+	}
+	for (int i = 0; i < COMMAND_COUNT; i++) {
+		if (strcmp(argv[1], commands[i]->name) == 0) {
+			/* argp and complaints name the program "hyscale COMMAND". */
+			static char name[32];
+			snprintf(name, sizeof name, "hyscale %s", commands[i]->name);
+			argv[1] = name;
+			program_invocation_name = name;
+			program_invocation_short_name = name;
+			return commands[i]->run(argc - 1, argv + 1);
+		}
+	}
+	return tool_complain("unknown command '%s'; 'hyscale --help' lists them", argv[1]);
+}

@@ -1,0 +1,286 @@
+#include "tool.h"
+
+#include <math.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+int tool_complain(const char *format, ...)
+{
+	va_list args;
+	fprintf(stderr, "%s: ", program_invocation_short_name);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return TOOL_USAGE;
+}
+
+int tool_failed(const char *what, const struct hys_error *error)
+{
+	return tool_complain("%s: %s (%s)", what, error->message, hys_status_name(error->status));
+}
+
+const struct tool_colours *tool_colours(void)
+{
+	static const struct tool_colours plain = {"", "", "", "", ""};
+	static const struct tool_colours ansi = {"\033[32m", "\033[31m", "\033[2m", "\033[1m",
+						 "\033[0m"};
+	return isatty(STDOUT_FILENO) && !getenv("NO_COLOR") ? &ansi : &plain;
+}
+
+bool tool_integer(const char *text, int64_t low, int64_t high, int64_t *value)
+{
+	char *end = NULL;
+	errno = 0;
+	long long parsed = strtoll(text, &end, 10);
+	if (end == text || *end != '\0' || errno || parsed < low || parsed > high)
+		return false;
+	*value = parsed;
+	return true;
+}
+
+static bool device_matches(const char *wanted, int32_t number, const struct hys_device_info *info)
+{
+	int64_t parsed = 0;
+	if (!wanted || strcmp(wanted, "all") == 0)
+		return true;
+	if (tool_integer(wanted, 0, INT32_MAX, &parsed))
+		return parsed == number;
+	return strcmp(wanted, info->backend) == 0 || strstr(info->name, wanted);
+}
+
+static int match_devices(const char *device, struct hys_context *context, int32_t **numbers,
+			 int32_t *count)
+{
+	int32_t total = hys_context_device_count(context);
+	struct hys_error error;
+	*count = 0;
+	*numbers = calloc((size_t)total + 1, sizeof **numbers);
+	if (!*numbers)
+		return tool_complain("out of memory");
+	for (int32_t i = 0; i < total; i++) {
+		struct hys_device_info info;
+		if (hys_context_device_info(context, i, &info, &error) != HYS_OK)
+			return tool_failed("device", &error);
+		if (device_matches(device, i, &info))
+			(*numbers)[(*count)++] = i;
+	}
+	if (*count == 0)
+		return tool_complain("no device matches '%s'; 'hyscale devices' lists them",
+				     device);
+	return TOOL_OK;
+}
+
+static void print_log(void *user, hys_log_level level, const char *message)
+{
+	(void)user;
+	if (level <= HYS_LOG_WARNING || getenv("HYS_VERBOSE"))
+		fprintf(stderr, "%s\n", message);
+}
+
+int tool_open(const char *device, struct hys_context **context, int32_t **numbers, int32_t *count)
+{
+	struct hys_context_options options = {.struct_size = sizeof options, .log = print_log};
+	struct hys_error error;
+	*context = NULL;
+	*numbers = NULL;
+	/* Asking for a backend by name brings its own reason when it is missing. */
+	if (device && (strcmp(device, "openmp") == 0 || strcmp(device, "opencl") == 0))
+		options.devices = device;
+	if (hys_context_create(&options, context, &error) != HYS_OK)
+		return tool_failed("no devices", &error);
+	int result = match_devices(device, *context, numbers, count);
+	if (result != TOOL_OK) {
+		free(*numbers);
+		hys_context_destroy(*context);
+	}
+	return result;
+}
+
+double tool_now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+double tool_median(double *values, int n)
+{
+	qsort(values, (size_t)n, sizeof *values, compare_doubles);
+	return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+static char *text_slot(void)
+{
+	static char ring[16][32];
+	static unsigned next;
+	return ring[next++ % 16];
+}
+
+const char *tool_bytes(double bytes)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+	char *text = text_slot();
+	int unit = 0;
+	while (bytes >= 1024 && unit < 5) {
+		bytes /= 1024;
+		unit++;
+	}
+	snprintf(text, 32, unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
+	return text;
+}
+
+const char *tool_rate(double per_second, const char *unit)
+{
+	static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+	char *text = text_slot();
+	int prefix = 0;
+	while (per_second >= 1000 && prefix < 5) {
+		per_second /= 1000;
+		prefix++;
+	}
+	snprintf(text, 32, "%.1f %s%s", per_second, prefixes[prefix], unit);
+	return text;
+}
+
+const char *tool_time(double seconds)
+{
+	char *text = text_slot();
+	if (seconds < 1e-3)
+		snprintf(text, 32, "%.1f us", seconds * 1e6);
+	else if (seconds < 1)
+		snprintf(text, 32, "%.2f ms", seconds * 1e3);
+	else
+		snprintf(text, 32, "%.2f s", seconds);
+	return text;
+}
+
+int64_t tool_peak_memory(void)
+{
+	struct rusage usage;
+	return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+void tool_progress(int64_t step, int64_t steps, const char *what)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	int filled = steps > 0 ? (int)(24 * step / steps) : 24;
+	fprintf(stderr, "\r[%.*s%*s] %-48.48s", filled, "########################", 24 - filled, "",
+		what);
+	if (step >= steps)
+		fprintf(stderr, "\r%76s\r", "");
+	fflush(stderr);
+}
+
+int tool_plan_progress(void *user, int32_t step, int32_t steps, const char *what)
+{
+	(void)user;
+	tool_progress(step, steps, what);
+	return 0;
+}
+
+void tool_json_line(cJSON *object)
+{
+	char *text = cJSON_PrintUnformatted(object);
+	puts(text ? text : "{\"error\":\"out of memory\"}");
+	cJSON_free(text);
+	cJSON_Delete(object);
+}
+
+static double from_float_bits(uint32_t bits)
+{
+	float value;
+	memcpy(&value, &bits, sizeof value);
+	return (double)value;
+}
+
+static double from_f16(uint16_t bits)
+{
+	int exponent = bits >> 10 & 31, fraction = bits & 1023;
+	double sign = bits & 0x8000 ? -1 : 1;
+	if (exponent == 31)
+		return fraction ? NAN : sign * INFINITY;
+	return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
+}
+
+static double from_f8(uint8_t bits)
+{
+	int exponent = bits >> 3 & 15, fraction = bits & 7;
+	double sign = bits & 0x80 ? -1 : 1;
+	if ((bits & 0x7f) == 0x7f)
+		return NAN;
+	return sign * (exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9));
+}
+
+double tool_get(hys_dtype dtype, const void *data, int64_t i)
+{
+	switch (dtype) {
+	case HYS_F32:
+		return (double)((const float *)data)[i];
+	case HYS_F16:
+		return from_f16(((const uint16_t *)data)[i]);
+	case HYS_BF16:
+		return from_float_bits((uint32_t)((const uint16_t *)data)[i] << 16);
+	case HYS_F8E4M3:
+		return from_f8(((const uint8_t *)data)[i]);
+	case HYS_I32:
+		return ((const int32_t *)data)[i];
+	default:
+		return 0;
+	}
+}
+
+/* The sign, exponent and rounded fraction of a small float; ties to even by nearbyint. */
+static uint32_t to_small(double value, int fraction_bits, int bias, int exponent_max,
+			 uint32_t overflow)
+{
+	int exponent = 0;
+	double magnitude = fabs(value);
+	if (magnitude == 0)
+		return 0;
+	frexp(magnitude, &exponent);
+	exponent = exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
+	double scaled = nearbyint(ldexp(magnitude, fraction_bits - exponent));
+	double units = scaled + ldexp((double)(exponent + bias - 1), fraction_bits);
+	double limit = ldexp((double)exponent_max + 1, fraction_bits);
+	return isnan(value) || units >= limit || units > (double)overflow ? overflow
+									  : (uint32_t)units;
+}
+
+void tool_put(hys_dtype dtype, void *data, int64_t i, double value)
+{
+	uint32_t sign = signbit(value) ? 1 : 0;
+	switch (dtype) {
+	case HYS_F32:
+		((float *)data)[i] = (float)value;
+		break;
+	case HYS_F16:
+		((uint16_t *)data)[i] =
+			(uint16_t)(sign << 15 | to_small(value, 10, 15, 30, 0x7c00));
+		break;
+	case HYS_BF16:
+		((uint16_t *)data)[i] =
+			(uint16_t)(sign << 15 | to_small(value, 7, 127, 254, 0x7f80));
+		break;
+	case HYS_F8E4M3:
+		((uint8_t *)data)[i] = (uint8_t)(sign << 7 | to_small(value, 3, 7, 15, 0x7e));
+		break;
+	case HYS_I32:
+		((int32_t *)data)[i] = (int32_t)value;
+		break;
+	default:
+		break;
+	}
+}

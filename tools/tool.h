@@ -1,0 +1,66 @@
+/* tool.h - what the subcommands of `hyscale` share. */
+#ifndef HYS_TOOLS_TOOL_H
+#define HYS_TOOLS_TOOL_H
+
+#include <argp.h>
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "hyscale/hyscale.h"
+
+/* Exit codes: 0 done and right, 1 it ran and something is wrong, 2 it could not be run. */
+enum tool_exit { TOOL_OK = 0, TOOL_WRONG = 1, TOOL_USAGE = 2 };
+
+/* One file per subcommand defines one of these; hyscale.c lists them. */
+struct tool_command {
+	const char *name;
+	const char *summary;
+	int (*run)(int argc, char **argv);
+};
+
+extern const struct tool_command tool_devices, tool_plan, tool_check, tool_run, tool_bench,
+	tool_demo;
+
+/* Prints "hyscale COMMAND: ..." to stderr in one line; answers TOOL_USAGE. */
+int tool_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same for a library failure: what was tried, status and message. */
+int tool_failed(const char *what, const struct hys_error *error);
+
+/* Colours for stdout: empty strings unless it is a terminal and NO_COLOR is unset. */
+struct tool_colours {
+	const char *good, *bad, *dim, *bold, *off;
+};
+const struct tool_colours *tool_colours(void);
+
+/* A context with the devices that --device names: NULL or "all" = every one, a backend's name, a
+ * device's number or part of its name. Answers TOOL_OK and, in *numbers (the caller frees it) and
+ * *count, the context's device numbers that match. */
+int tool_open(const char *device, struct hys_context **context, int32_t **numbers, int32_t *count);
+
+/* Seconds of a monotonic clock. */
+double tool_now(void);
+/* Median of n values, which are sorted in place. */
+double tool_median(double *values, int n);
+/* "1.50 GiB", "12 kB"-like text in a static ring of buffers, good for one printf. */
+const char *tool_bytes(double bytes);
+const char *tool_rate(double per_second, const char *unit);
+const char *tool_time(double seconds);
+/* Largest resident memory of this process so far, bytes; 0 when unknown. */
+int64_t tool_peak_memory(void);
+
+/* A progress bar on stderr, only when that is a terminal; step == steps ends it. */
+void tool_progress(int64_t step, int64_t steps, const char *what);
+/* The same as hys_progress, for plan options; user is ignored. */
+int tool_plan_progress(void *user, int32_t step, int32_t steps, const char *what);
+
+/* Prints one JSON line to stdout and deletes the object. */
+void tool_json_line(cJSON *object);
+/* Strictly parses a decimal integer within [low, high]. */
+bool tool_integer(const char *text, int64_t low, int64_t high, int64_t *value);
+
+/* Conversions of one element or n, for data that tools make or judge. */
+double tool_get(hys_dtype dtype, const void *data, int64_t i);
+void tool_put(hys_dtype dtype, void *data, int64_t i, double value);
+
+#endif
