@@ -1,0 +1,34 @@
+/* bench.h - what the files of `bench` share. */
+#ifndef HYS_TOOLS_BENCH_H
+#define HYS_TOOLS_BENCH_H
+
+#include "bench_data.h"
+
+/* What the command line asks for; the problem is complete before anything runs. */
+struct bench {
+	const char *op, *model, *device, *kernels;
+	int64_t rows, keys, repeat;
+	int64_t topk;
+	hys_dtype dtype;
+	bool full, json;
+	struct hys_problem problem;
+};
+
+union arguments {
+	size_t struct_size;
+	struct hys_select_args select;
+	struct hys_attention_args forward;
+	struct hys_attention_grad_args backward;
+	struct hys_loss_args loss;
+	struct hys_pool_args pool;
+};
+
+/* Makes the operands of `op` for b's shape; a backward pass first runs a forward one. False with
+ * d->error filled. */
+bool bench_operands(struct bench_data *d, const struct bench *b, hys_op op, struct hys_batch *batch,
+		    union arguments *args);
+/* Runs the operation and waits for it. */
+hys_status bench_call(hys_op op, struct hys_exec *exec, struct hys_batch *batch,
+		      const union arguments *args, struct hys_error *error);
+
+#endif

@@ -1,0 +1,127 @@
+#include "bench_data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* splitmix64: a counter through a mixing function. */
+static uint64_t next(uint64_t *seed)
+{
+	uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+/* Sum of four 16-bit uniforms, shifted and scaled to variance 1: close to normal, and quick. */
+static double normal(uint64_t *seed)
+{
+	uint64_t bits = next(seed);
+	double sum = 0;
+	for (int i = 0; i < 4; i++)
+		sum += (double)(bits >> 16 * i & 0xffff) / 65536.0;
+	return (sum - 2) * sqrt(3.0);
+}
+
+static void fail(struct bench_data *data, hys_status status, const char *message)
+{
+	data->failed = true;
+	data->error = (struct hys_error){.status = status};
+	snprintf(data->error.message, sizeof data->error.message, "%s", message);
+}
+
+static bool upload(struct bench_data *data, struct hys_buffer *buffer, const void *host,
+		   int64_t bytes)
+{
+	data->failed =
+		hys_buffer_write(data->exec, buffer, 0, host, bytes, &data->error) != HYS_OK ||
+		hys_exec_finish(data->exec, &data->error) != HYS_OK;
+	return !data->failed;
+}
+
+static struct hys_buffer *new_buffer(struct bench_data *data, int64_t bytes)
+{
+	struct hys_buffer **slot = &data->buffers[data->count];
+	if (data->failed)
+		return NULL;
+	if (data->count == BENCH_BUFFERS_MAX) {
+		fail(data, HYS_INTERNAL, "too many operands");
+		return NULL;
+	}
+	data->failed = hys_buffer_create(data->context, data->device, bytes > 0 ? bytes : 1, slot,
+					 &data->error) != HYS_OK;
+	if (data->failed)
+		return NULL;
+	data->count++;
+	data->bytes += bytes;
+	return *slot;
+}
+
+struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
+			       int64_t n1, int64_t n2, double spread)
+{
+	int64_t n = n0 * (rank > 1 ? n1 : 1) * (rank > 2 ? n2 : 1);
+	int64_t bytes = n * (int64_t)hys_dtype_size(dtype);
+	struct hys_buffer *buffer = new_buffer(data, bytes);
+	if (buffer && spread > 0) {
+		void *host = malloc((size_t)bytes + 1);
+		for (int64_t i = 0; host && i < n; i++)
+			tool_put(dtype, host, i, spread * normal(&data->seed));
+		if (!host)
+			fail(data, HYS_OUT_OF_MEMORY, "no host memory to make operands in");
+		else
+			upload(data, buffer, host, bytes);
+		free(host);
+	}
+	return hys_device(buffer, 0, dtype, rank, n0, n1, n2);
+}
+
+/* Marks `count` of `choices` places (Floyd's sampling). */
+static void mark_distinct(uint8_t *marks, int64_t choices, int64_t count, uint64_t *seed)
+{
+	memset(marks, 0, (size_t)choices);
+	for (int64_t j = choices - count; j < choices; j++) {
+		int64_t pick = (int64_t)(next(seed) % (uint64_t)(j + 1));
+		marks[marks[pick] ? j : pick] = 1;
+	}
+}
+
+static void choose(int32_t *list, int64_t topk, int64_t visible, int64_t step, uint8_t *marks,
+		   uint64_t *seed)
+{
+	int64_t choices = (visible + step - 1) / step, kept = 0;
+	mark_distinct(marks, choices, choices < topk ? choices : topk, seed);
+	for (int64_t i = 0; i < choices; i++)
+		if (marks[i])
+			list[kept++] = (int32_t)(i * step);
+	while (kept < topk)
+		list[kept++] = -1;
+}
+
+struct hys_tensor bench_indices(struct bench_data *data, int64_t rows, int64_t groups, int64_t topk,
+				int64_t keys, int64_t step, bool causal)
+{
+	int64_t bytes = rows * groups * topk * 4;
+	struct hys_buffer *buffer = new_buffer(data, bytes);
+	int32_t *host = malloc((size_t)bytes + 1);
+	uint8_t *marks = malloc((size_t)keys + 1);
+	if (!host || !marks)
+		fail(data, HYS_OUT_OF_MEMORY, "no host memory to make indices in");
+	for (int64_t row = 0; !data->failed && row < rows * groups; row++) {
+		int64_t visible = causal ? keys - rows + row / groups + 1 : keys;
+		choose(host + row * topk, topk, visible > 0 ? visible : 0, step, marks,
+		       &data->seed);
+	}
+	if (!data->failed)
+		upload(data, buffer, host, bytes);
+	free(marks);
+	free(host);
+	return hys_device(buffer, 0, HYS_I32, 3, rows, groups, topk);
+}
+
+void bench_data_free(struct bench_data *data)
+{
+	for (int32_t i = 0; i < data->count; i++)
+		hys_buffer_destroy(data->buffers[i]);
+	data->count = 0;
+}

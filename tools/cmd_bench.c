@@ -1,0 +1,446 @@
+/* cmd_bench.c - how fast an operation is on a device. */
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char doc[] =
+	"Time operation OP: the median of several runs after warm-up, operands on the device.\n"
+	"OP is select, attention_forward, attention_backward, indexer_loss, pool, dense_forward "
+	"or\n"
+	"dense_backward. Rows are the last ones of a causal document unless --mask full. Attention "
+	"runs\n"
+	"on K distinct visible rows chosen at random; the fraction is of the f32 multiply-add peak "
+	"that\n"
+	"is measured on the device in the same run.\v"
+	"Examples:\n"
+	"  hyscale bench select --rows 512 --keys 8192 --index-heads 64 --index-dim 128 --topk "
+	"2048\n"
+	"  hyscale bench attention_forward --model dsv32 --rows 256 --keys 8192 --dtype bf16\n"
+	"  hyscale bench select --model dsv32 --rows 512 --keys 8192 --method coarse_to_fine "
+	"--json\n";
+
+enum {
+	KEY_INDEX_HEADS = 0x100,
+	KEY_INDEX_DIM,
+	KEY_TOPK,
+	KEY_HEADS,
+	KEY_KV_HEADS,
+	KEY_HEAD_DIM,
+	KEY_VALUE_DIM,
+	KEY_GRANULARITY,
+	KEY_WINDOW,
+	KEY_COARSE_BLOCK,
+	KEY_COARSE_KEEP,
+	KEY_POOL,
+	KEY_DTYPE,
+	KEY_METHOD,
+	KEY_MASK,
+	KEY_REPEAT,
+	KEY_KERNELS,
+	KEY_ROWS,
+	KEY_KEYS
+};
+
+static const struct argp_option options[] = {
+	{"model", 'm', "NAME", 0, "Start from a published model's shapes", 0},
+	{"rows", KEY_ROWS, "N", 0, "Query rows (default 512)", 0},
+	{"keys", KEY_KEYS, "N", 0, "Key rows (default 8192)", 0},
+	{"index-heads", KEY_INDEX_HEADS, "N", 0, "Index heads (default 64)", 0},
+	{"index-dim", KEY_INDEX_DIM, "N", 0, "Index dimension (default 128)", 0},
+	{"topk", KEY_TOPK, "N", 0, "Indices per row (default 2048)", 0},
+	{"heads", KEY_HEADS, "N", 0, "Query heads (default 128)", 0},
+	{"kv-heads", KEY_KV_HEADS, "N", 0, "Key/value heads (default 1)", 0},
+	{"head-dim", KEY_HEAD_DIM, "N", 0, "Query-key dimension (default 576)", 0},
+	{"value-dim", KEY_VALUE_DIM, "N", 0,
+	 "Value dimension (default 512; v is shared when smaller than head-dim and there is one "
+	 "key/value head)",
+	 0},
+	{"granularity", KEY_GRANULARITY, "N", 0, "Key rows per index (default 1)", 0},
+	{"window", KEY_WINDOW, "N", 0, "Last rows that are always attended", 0},
+	{"pool", KEY_POOL, "N", 0, "Key rows per entry (pool: default 4)", 0},
+	{"coarse-block", KEY_COARSE_BLOCK, "N", 0,
+	 "Entries per coarse block (coarse methods: default 128)", 0},
+	{"coarse-keep", KEY_COARSE_KEEP, "N", 0, "Coarse blocks kept (default 64)", 0},
+	{"dtype", KEY_DTYPE, "TYPE", 0, "f32 (default), f16, bf16, and for select f8", 0},
+	{"method", KEY_METHOD, "NAME", 0, "exact (default), coarse or coarse_to_fine", 0},
+	{"mask", KEY_MASK, "NAME", 0, "causal (default) or full", 0},
+	{"device", 'd', "DEVICE", 0,
+	 "A backend, a device's name or number, or all (default: the first)", 0},
+	{"kernels", KEY_KERNELS, "NAMES", 0, "Force kernels by name, comma list", 0},
+	{"repeat", KEY_REPEAT, "N", 0, "Timed runs (default 20)", 0},
+	{"json", 'j', 0, 0, "One JSON object a line", 0},
+	{0},
+};
+
+static const struct {
+	int key;
+	size_t offset;
+} problem_keys[] = {
+	{KEY_INDEX_HEADS, offsetof(struct hys_problem, scoring.heads)},
+	{KEY_INDEX_DIM, offsetof(struct hys_problem, scoring.dim)},
+	{KEY_POOL, offsetof(struct hys_problem, scoring.pool)},
+	{KEY_TOPK, offsetof(struct hys_problem, choosing.topk_max)},
+	{KEY_COARSE_BLOCK, offsetof(struct hys_problem, choosing.coarse_block)},
+	{KEY_COARSE_KEEP, offsetof(struct hys_problem, choosing.coarse_keep)},
+	{KEY_HEADS, offsetof(struct hys_problem, attending.heads)},
+	{KEY_KV_HEADS, offsetof(struct hys_problem, attending.kv_heads)},
+	{KEY_HEAD_DIM, offsetof(struct hys_problem, attending.head_dim)},
+	{KEY_VALUE_DIM, offsetof(struct hys_problem, attending.value_dim)},
+	{KEY_GRANULARITY, offsetof(struct hys_problem, attending.granularity)},
+	{KEY_WINDOW, offsetof(struct hys_problem, attending.window)},
+};
+
+static const struct {
+	const char *name;
+	hys_op op;
+	bool dense;
+} bench_ops[] = {
+	{"select", HYS_OP_SELECT, false},
+	{"attention_forward", HYS_OP_ATTENTION_FORWARD, false},
+	{"attention_backward", HYS_OP_ATTENTION_BACKWARD, false},
+	{"indexer_loss", HYS_OP_INDEXER_LOSS, false},
+	{"pool", HYS_OP_POOL, false},
+	{"dense_forward", HYS_OP_ATTENTION_FORWARD, true},
+	{"dense_backward", HYS_OP_ATTENTION_BACKWARD, true},
+};
+#define BENCH_OPS ((int)(sizeof bench_ops / sizeof bench_ops[0]))
+
+/* Position of `text` in the n names, or a usage error. */
+static int choice(struct argp_state *state, const char *what, const char *text,
+		  const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(text, names[i]) == 0)
+			return i;
+	argp_error(state, "%s '%s' is unknown", what, text);
+	return 0;
+}
+
+static bool parse_number(int key, const char *argument, struct bench *bench)
+{
+	int64_t *sizes[] = {&bench->rows, &bench->keys, &bench->repeat}, value = 0;
+	int keys[] = {KEY_ROWS, KEY_KEYS, KEY_REPEAT};
+	if (!tool_integer(argument, 1, INT32_MAX, &value))
+		return false;
+	for (int i = 0; i < 3; i++)
+		if (key == keys[i])
+			*sizes[i] = value;
+	for (size_t i = 0; i < sizeof problem_keys / sizeof problem_keys[0]; i++) {
+		int32_t small = (int32_t)value;
+		if (key == problem_keys[i].key)
+			memcpy((char *)&bench->problem + problem_keys[i].offset, &small,
+			       sizeof small);
+	}
+	return true;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+	static const char *const dtypes[] = {"f32", "f16", "bf16", "f8"};
+	static const char *const methods[] = {"default", "exact", "coarse", "coarse_to_fine"};
+	static const char *const masks[] = {"causal", "full"};
+	struct bench *bench = state->input;
+	switch (key) {
+	case 'm':
+		break; /* taken before the others, by first_pass() */
+	case 'd':
+		bench->device = argument;
+		break;
+	case 'j':
+		bench->json = true;
+		break;
+	case KEY_KERNELS:
+		bench->kernels = argument;
+		break;
+	case KEY_DTYPE:
+		bench->dtype = (hys_dtype)(HYS_F32 + choice(state, "--dtype", argument, dtypes, 4));
+		break;
+	case KEY_METHOD:
+		bench->problem.choosing.method =
+			(hys_method)choice(state, "--method", argument, methods, 4);
+		break;
+	case KEY_MASK:
+		bench->full = choice(state, "--mask", argument, masks, 2) == 1;
+		break;
+	case ARGP_KEY_ARG:
+		if (bench->op)
+			argp_error(state, "one operation at a time, got '%s' too", argument);
+		bench->op = argument;
+		break;
+	case ARGP_KEY_END:
+		if (!bench->op)
+			argp_error(state, "no operation given");
+		break;
+	default:
+		if (key < KEY_INDEX_HEADS || key > KEY_KEYS)
+			return ARGP_ERR_UNKNOWN;
+		if (!parse_number(key, argument, bench))
+			argp_error(state, "'%s' is not a number from 1 to %d", argument, INT32_MAX);
+	}
+	return 0;
+}
+
+/* --model first: the other options change what it sets. */
+static int first_pass(int argc, char **argv, struct bench *bench)
+{
+	struct hys_error error;
+	for (int i = 1; i < argc; i++) {
+		if (strncmp(argv[i], "--model=", 8) == 0)
+			bench->model = argv[i] + 8;
+		else if ((strcmp(argv[i], "--model") == 0 || strcmp(argv[i], "-m") == 0) &&
+			 i + 1 < argc)
+			bench->model = argv[i + 1];
+	}
+	bench->problem.struct_size = sizeof bench->problem;
+	if (bench->model && hys_problem_named(bench->model, &bench->problem, &error) != HYS_OK)
+		return tool_failed("--model", &error);
+	if (!bench->model) {
+		bench->problem.scoring = (struct hys_scoring){.heads = 64, .dim = 128};
+		bench->problem.choosing.topk_max = 2048;
+		bench->problem.attending = (struct hys_attending){
+			.heads = 128, .kv_heads = 1, .head_dim = 576, .value_dim = 512};
+	}
+	return TOOL_OK;
+}
+
+/* What the operation does not use is left out, and types follow --dtype. */
+static int finish_problem(struct bench *bench, int which)
+{
+	struct hys_problem *p = &bench->problem;
+	struct hys_error error;
+	hys_op op = bench_ops[which].op;
+	bool coarse = p->choosing.method > HYS_METHOD_EXACT;
+	if (bench->dtype) {
+		p->scoring.dtype = bench->dtype;
+		p->attending.dtype = bench->dtype;
+	}
+	if (op == HYS_OP_SELECT || op == HYS_OP_POOL)
+		p->attending = (struct hys_attending){0};
+	if (op == HYS_OP_POOL && !p->scoring.pool)
+		p->scoring.pool = 4;
+	if (op == HYS_OP_ATTENTION_FORWARD || op == HYS_OP_ATTENTION_BACKWARD)
+		p->scoring = (struct hys_scoring){.groups = p->scoring.groups,
+						  .block = p->scoring.block,
+						  .pool = p->scoring.pool};
+	if (coarse && !p->choosing.coarse_block)
+		p->choosing.coarse_block = 128;
+	if (bench_ops[which].dense)
+		p->attending.flags |= HYS_ATTENDING_DENSE;
+	if (hys_problem_complete(p, &error) != HYS_OK)
+		return tool_failed("shape", &error);
+	bench->topk = p->choosing.topk_max;
+	return TOOL_OK;
+}
+
+/* ---- one run ---- */
+
+struct timing {
+	double median, min, max;
+};
+
+static bool time_op(const struct bench *b, hys_op op, struct bench_data *d, struct hys_batch *batch,
+		    const union arguments *args, struct timing *timing)
+{
+	int64_t warm_up = b->repeat < 3 ? b->repeat : 3;
+	double *times = calloc((size_t)b->repeat, sizeof *times);
+	bool ok = times;
+	for (int64_t i = -warm_up; ok && i < b->repeat; i++) {
+		tool_progress(i + warm_up, b->repeat + warm_up, i < 0 ? "warming up" : "timing");
+		double start = tool_now();
+		ok = bench_call(op, d->exec, batch, args, &d->error) == HYS_OK;
+		if (i >= 0)
+			times[i] = tool_now() - start;
+	}
+	tool_progress(1, 1, "");
+	if (ok) {
+		timing->median = tool_median(times, (int)b->repeat);
+		timing->min = times[0];
+		timing->max = times[b->repeat - 1];
+	}
+	free(times);
+	return ok;
+}
+
+/* ---- reporting ---- */
+
+static void add_shape(cJSON *line, const struct bench *b, hys_op op)
+{
+	const struct hys_scoring *s = &b->problem.scoring;
+	const struct hys_attending *a = &b->problem.attending;
+	static const char *const methods[] = {"default", "exact", "coarse", "coarse_to_fine"};
+	if (s->heads) {
+		cJSON_AddNumberToObject(line, "index_heads", s->heads);
+		cJSON_AddNumberToObject(line, "index_dim", s->dim);
+	}
+	if (op == HYS_OP_SELECT)
+		cJSON_AddStringToObject(line, "method", methods[b->problem.choosing.method]);
+	cJSON_AddNumberToObject(line, "groups", s->groups);
+	cJSON_AddNumberToObject(line, "block", s->block);
+	cJSON_AddNumberToObject(line, "pool", s->pool);
+	cJSON_AddNumberToObject(line, "topk", (double)b->topk);
+	if (a->heads) {
+		cJSON_AddNumberToObject(line, "heads", a->heads);
+		cJSON_AddNumberToObject(line, "kv_heads", a->kv_heads);
+		cJSON_AddNumberToObject(line, "head_dim", a->head_dim);
+		cJSON_AddNumberToObject(line, "value_dim", a->value_dim);
+		cJSON_AddNumberToObject(line, "granularity", a->granularity);
+		cJSON_AddNumberToObject(line, "window", a->window);
+	}
+	cJSON_AddStringToObject(line, "mask", b->full ? "full" : "causal");
+}
+
+struct result {
+	const char *kernel;
+	struct hys_device_info info;
+	struct timing timing;
+	struct hys_cost cost;
+	struct hys_device_speed peak;
+	int64_t memory;
+	hys_dtype dtype;
+};
+
+static void report(const struct bench *b, hys_op op, const struct result *r)
+{
+	double rate = r->cost.flops / r->timing.median;
+	double fraction = r->peak.flops_per_s > 0 ? rate / r->peak.flops_per_s : 0;
+	if (!b->json) {
+		printf("%-18s %-8s %-34s %-5s %8lld x %-8lld %10s  (%s to %s)  %14s  %5.1f%% of %s "
+		       " %10s\n",
+		       b->op, r->info.backend, r->kernel, hys_dtype_name(r->dtype),
+		       (long long)b->rows, (long long)b->keys, tool_time(r->timing.median),
+		       tool_time(r->timing.min), tool_time(r->timing.max),
+		       tool_rate(rate, "FLOP/s"), 100 * fraction,
+		       tool_rate(r->peak.flops_per_s, "FLOP/s"), tool_bytes((double)r->memory));
+		return;
+	}
+	cJSON *line = cJSON_CreateObject();
+	cJSON_AddStringToObject(line, "op", b->op);
+	cJSON_AddStringToObject(line, "backend", r->info.backend);
+	cJSON_AddStringToObject(line, "device", r->info.name);
+	cJSON_AddStringToObject(line, "kernel", r->kernel);
+	cJSON_AddStringToObject(line, "dtype", hys_dtype_name(r->dtype));
+	cJSON_AddNumberToObject(line, "rows", (double)b->rows);
+	cJSON_AddNumberToObject(line, "keys", (double)b->keys);
+	cJSON_AddNumberToObject(line, "median_s", r->timing.median);
+	cJSON_AddNumberToObject(line, "min_s", r->timing.min);
+	cJSON_AddNumberToObject(line, "max_s", r->timing.max);
+	cJSON_AddNumberToObject(line, "useful_flops", r->cost.flops);
+	cJSON_AddNumberToObject(line, "flops_per_s", rate);
+	cJSON_AddNumberToObject(line, "peak_flops_per_s", r->peak.flops_per_s);
+	cJSON_AddNumberToObject(line, "fraction_of_peak", fraction);
+	cJSON_AddNumberToObject(line, "bytes", r->cost.bytes);
+	cJSON_AddNumberToObject(line, "peak_memory_bytes", (double)r->memory);
+	add_shape(line, b, op);
+	tool_json_line(line);
+}
+
+/* ---- driver ---- */
+
+static hys_op planned_op(const struct bench *b, hys_op op)
+{
+	if (op != HYS_OP_SELECT)
+		return op;
+	return b->problem.choosing.method == HYS_METHOD_COARSE ? HYS_OP_SELECT_COARSE
+	       : b->problem.choosing.method == HYS_METHOD_COARSE_TO_FINE
+		       ? HYS_OP_SELECT_COARSE_TO_FINE
+		       : HYS_OP_SELECT;
+}
+
+static bool make_plan(const struct bench *b, struct hys_context *context, int32_t device, hys_op op,
+		      struct hys_plan **plan, struct hys_error *error)
+{
+	struct hys_plan_options wanted = {.struct_size = sizeof wanted,
+					  .operations = HYS_OP_BIT(planned_op(b, op)),
+					  .flags = HYS_PLAN_BUFFERS_ONLY,
+					  .devices = &device,
+					  .device_count = 1,
+					  .rows_max = b->rows > b->keys ? b->rows : b->keys,
+					  .keys_max = b->keys,
+					  .kernels = b->kernels,
+					  .progress = tool_plan_progress};
+	if (op == HYS_OP_ATTENTION_BACKWARD)
+		wanted.operations |= HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD);
+	return hys_plan_create(context, &b->problem, &wanted, plan, error) == HYS_OK;
+}
+
+static bool measure(const struct bench *b, hys_op op, struct hys_plan *plan,
+		    struct hys_batch *batch, struct bench_data *data, struct result *result)
+{
+	union arguments args;
+	int64_t workspace = 0;
+	if (hys_context_measure(data->context, data->device, &result->peak, &data->error) !=
+		    HYS_OK ||
+	    hys_plan_cost(plan, planned_op(b, op), batch, &result->cost, &data->error) != HYS_OK ||
+	    hys_plan_workspace(plan, planned_op(b, op), b->rows, 0, &workspace, &data->error) !=
+		    HYS_OK ||
+	    !bench_operands(data, b, op, batch, &args) ||
+	    !time_op(b, op, data, batch, &args, &result->timing))
+		return false;
+	/* On a CPU the process is what counts, elsewhere what was put on the device. */
+	result->memory =
+		result->info.kind == HYS_DEVICE_CPU ? tool_peak_memory() : data->bytes + workspace;
+	return true;
+}
+
+static int bench_device(const struct bench *b, struct hys_context *context, int32_t device,
+			int which)
+{
+	hys_op op = bench_ops[which].op;
+	bool indexer = op == HYS_OP_SELECT || op == HYS_OP_POOL || op == HYS_OP_INDEXER_LOSS;
+	struct result result = {.dtype = indexer ? b->problem.scoring.dtype
+						 : b->problem.attending.dtype};
+	struct bench_data data = {.context = context, .device = device, .seed = 1};
+	struct hys_batch_desc desc = {.struct_size = sizeof desc,
+				      .rows = b->rows,
+				      .keys = b->keys,
+				      .flags = b->full ? 0 : HYS_BATCH_CAUSAL};
+	struct hys_plan *plan = NULL;
+	struct hys_batch *batch = NULL;
+	bool ok = hys_context_device_info(context, device, &result.info, &data.error) == HYS_OK &&
+		  make_plan(b, context, device, op, &plan, &data.error) &&
+		  hys_batch_create(plan, &desc, &batch, &data.error) == HYS_OK &&
+		  hys_exec_create(plan, NULL, &data.exec, &data.error) == HYS_OK &&
+		  measure(b, op, plan, batch, &data, &result);
+	if (ok) {
+		result.kernel = hys_plan_kernel(plan, planned_op(b, op), 0);
+		report(b, op, &result);
+	}
+	int exit = ok ? TOOL_OK : tool_failed(b->op, &data.error);
+	hys_exec_destroy(data.exec);
+	hys_batch_destroy(batch);
+	bench_data_free(&data);
+	hys_plan_destroy(plan);
+	return exit;
+}
+
+static int run(int argc, char **argv)
+{
+	const struct argp argp = {options, parse, "OP", doc, NULL, NULL, NULL};
+	struct bench bench = {.rows = 512, .keys = 8192, .repeat = 20};
+	struct hys_context *context;
+	int32_t *numbers, count;
+	int which = 0, result = first_pass(argc, argv, &bench);
+	if (result != TOOL_OK)
+		return result;
+	argp_parse(&argp, argc, argv, 0, NULL, &bench);
+	while (which < BENCH_OPS && strcmp(bench.op, bench_ops[which].name) != 0)
+		which++;
+	if (which == BENCH_OPS)
+		return tool_complain("unknown operation '%s'; --help lists them", bench.op);
+	result = finish_problem(&bench, which);
+	if (result == TOOL_OK)
+		result = tool_open(bench.device, &context, &numbers, &count);
+	if (result != TOOL_OK)
+		return result;
+	for (int32_t i = 0; i < count && (i == 0 || bench.device); i++) {
+		int one = bench_device(&bench, context, numbers[i], which);
+		result = one != TOOL_OK ? one : result;
+	}
+	free(numbers);
+	hys_context_destroy(context);
+	return result;
+}
+
+const struct tool_command tool_bench = {"bench", "time an operation and compare with the peak",
+					run};

@@ -1,0 +1,158 @@
+/* cmd_plan.c - price a model's attention before a byte is allocated. */
+#include "tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char doc[] =
+	"Show what would run for a published model, how much memory and how many FLOPs it takes, "
+	"and\n"
+	"how long it is predicted to take, per layer. Nothing is allocated or computed.\v"
+	"Examples:\n"
+	"  hyscale plan --model dsv32 --tokens 131072\n"
+	"  hyscale plan --model msa --tokens 1048576 --rows 65536 --device opencl --json\n";
+
+static const struct argp_option options[] = {
+	{"model", 'm', "NAME", 0, "dsv32, glm5, hyv4, msa, nsa, moba, qsa, dsv4-csa or smollm2", 0},
+	{"tokens", 'n', "N", 0, "Tokens of the one causal document (default 32768)", 0},
+	{"rows", 'r', "R", 0, "Price its last R rows only, streamed against all keys", 0},
+	{"device", 'd', "DEVICE", 0, "A backend, a device's name or number (default: the first)",
+	 0},
+	{"json", 'j', 0, 0, "One JSON object per operation", 0},
+	{0},
+};
+
+struct plan_command {
+	const char *model, *device;
+	int64_t tokens, rows;
+	bool json;
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+	struct plan_command *plan = state->input;
+	switch (key) {
+	case 'm':
+		plan->model = argument;
+		break;
+	case 'n':
+	case 'r':
+		if (!tool_integer(argument, 1, INT32_MAX, key == 'n' ? &plan->tokens : &plan->rows))
+			argp_error(state, "'%s' is not a number of rows between 1 and %d", argument,
+				   INT32_MAX);
+		break;
+	case 'd':
+		plan->device = argument;
+		break;
+	case 'j':
+		plan->json = true;
+		break;
+	case ARGP_KEY_ARG:
+		argp_error(state, "unexpected argument '%s'", argument);
+		break;
+	case ARGP_KEY_END:
+		if (!plan->model)
+			argp_error(state, "--model is needed");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static void print_cost(const struct plan_command *command, const struct hys_plan *plan, hys_op op,
+		       const struct hys_cost *cost)
+{
+	const char *kernel = hys_plan_kernel(plan, op, 0);
+	if (!command->json) {
+		printf("%-24s %-34s %12s %11s %11s %11s %10s\n", hys_op_name(op), kernel,
+		       tool_rate(cost->flops, "FLOP"), tool_bytes((double)cost->tensor_bytes),
+		       tool_bytes((double)cost->workspace_bytes),
+		       tool_bytes((double)cost->peak_bytes), tool_time(cost->time_s));
+		return;
+	}
+	cJSON *line = cJSON_CreateObject();
+	cJSON_AddStringToObject(line, "model", command->model);
+	cJSON_AddNumberToObject(line, "tokens", (double)command->tokens);
+	cJSON_AddNumberToObject(line, "rows", (double)command->rows);
+	cJSON_AddStringToObject(line, "op", hys_op_name(op));
+	cJSON_AddStringToObject(line, "kernel", kernel);
+	cJSON_AddNumberToObject(line, "useful_flops", cost->flops);
+	cJSON_AddNumberToObject(line, "bytes", cost->bytes);
+	cJSON_AddNumberToObject(line, "time_s", cost->time_s);
+	cJSON_AddNumberToObject(line, "tensor_bytes", (double)cost->tensor_bytes);
+	cJSON_AddNumberToObject(line, "workspace_bytes", (double)cost->workspace_bytes);
+	cJSON_AddNumberToObject(line, "peak_bytes", (double)cost->peak_bytes);
+	tool_json_line(line);
+}
+
+static int print_description(const struct hys_plan *plan)
+{
+	size_t size = hys_plan_describe(plan, NULL, 0) + 1;
+	char *text = malloc(size);
+	if (!text)
+		return tool_complain("out of memory");
+	hys_plan_describe(plan, text, size);
+	fputs(text, stdout);
+	free(text);
+	return TOOL_OK;
+}
+
+static int print_plan(const struct plan_command *command, const struct hys_plan *plan)
+{
+	struct hys_error error;
+	int result = command->json ? TOOL_OK : print_description(plan);
+	if (!command->json)
+		printf("\n%s, one layer, rows %lld of a causal document of %lld tokens, operands "
+		       "on the device\n"
+		       "%-24s %-34s %12s %11s %11s %11s %10s\n",
+		       command->model, (long long)command->rows, (long long)command->tokens,
+		       "operation", "kernel", "useful", "tensors", "workspace", "peak",
+		       "predicted");
+	for (int op = 0; result == TOOL_OK && op < HYS_OP_COUNT; op++) {
+		struct hys_cost cost;
+		if (!hys_plan_kernel(plan, (hys_op)op, 0))
+			continue;
+		if (hys_plan_cost(plan, (hys_op)op, NULL, &cost, &error) != HYS_OK)
+			return tool_failed(hys_op_name((hys_op)op), &error);
+		print_cost(command, plan, (hys_op)op, &cost);
+	}
+	return result;
+}
+
+static int run(int argc, char **argv)
+{
+	const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
+	struct plan_command command = {.tokens = 32768};
+	struct hys_problem problem;
+	struct hys_context *context;
+	struct hys_plan *plan = NULL;
+	struct hys_error error;
+	int32_t *numbers, count;
+	argp_parse(&argp, argc, argv, 0, NULL, &command);
+	if (!command.rows || command.rows > command.tokens)
+		command.rows = command.tokens;
+	if (hys_problem_named(command.model, &problem, &error) != HYS_OK)
+		return tool_failed("--model", &error);
+	int result = tool_open(command.device, &context, &numbers, &count);
+	if (result != TOOL_OK)
+		return result;
+	struct hys_plan_options plan_options = {.struct_size = sizeof plan_options,
+						.flags = HYS_PLAN_BUFFERS_ONLY,
+						.devices = numbers,
+						.device_count = 1,
+						.rows_max = command.rows,
+						.keys_max = command.tokens,
+						.progress = tool_plan_progress};
+	if (hys_plan_create(context, &problem, &plan_options, &plan, &error) == HYS_OK)
+		result = print_plan(&command, plan);
+	else
+		result = tool_failed("plan", &error);
+	hys_plan_destroy(plan);
+	free(numbers);
+	hys_context_destroy(context);
+	return result;
+}
+
+const struct tool_command tool_plan = {"plan", "what would run for a model, and what it costs",
+				       run};
