@@ -256,7 +256,7 @@ static inline struct hys_tensor *hys_field_tensor(const struct hys_field *field,
 /* The sizes that a problem and a call fix; the others -1. */
 struct hys_dims hys_dims_of(const struct hys_size *size);
 /* Upper bounds of all sizes, for a plan's largest calls. */
-struct hys_dims hys_dims_max(const struct hys_plan *plan, hys_op op, const struct hys_size *size);
+struct hys_dims hys_dims_max(const struct hys_plan *plan, const struct hys_size *size);
 /* Elements of a field; INT64_MAX when they do not fit. */
 int64_t hys_field_elements(const struct hys_field *field, const struct hys_dims *dims);
 /* The type of the field's own tensor, f32 where any is legal. */
@@ -359,6 +359,8 @@ struct hys_request {
 	int64_t rows_total; /* of which the range is one */
 	int64_t row_first, row_count;
 	bool accumulate;
+	int32_t series;	      /* of pooling: 2 when overlapped */
+	hys_dtype pool_dtype; /* of x, once it is checked */
 	struct hys_call call; /* args: the caller's, then cut to the range */
 };
 

@@ -1,0 +1,20 @@
+/* text.h - text put together piece by piece, never past its end. */
+#ifndef HYS_TEXT_H
+#define HYS_TEXT_H
+
+#include <stddef.h>
+
+/* `length` counts what was wanted, as snprintf does. `at` may be NULL when size
+ * is 0. */
+struct hys_text {
+	char *at;
+	size_t size, length;
+};
+
+void hys_text_add(struct hys_text *text, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Pads with blanks, one at least, to `column` characters behind `start`, an
+ * earlier length. */
+void hys_text_pad(struct hys_text *text, size_t start, size_t column);
+
+#endif
