@@ -64,6 +64,8 @@ static void check_all_gradients(struct arena *m)
 	p = problem(m);
 	p.overlap = 1;
 	check_gradients(m, p);
+	for (int64_t i = 8 * 2 * C; i < 12 * 2 * C; i++) /* no leak into the last document */
+		CHECK(m->dx[i] == 0.0);
 	p.swap_series = 1;
 	check_gradients(m, p);
 }

@@ -100,7 +100,7 @@ static void check_forced(void)
 static void check_blocks(void)
 {
 	const double nan = (double)NAN;
-	const double scores[] = {9, 1, 1, 2, 3, 3, 3, 0, nan, 2, nan, nan, 1, 9};
+	const double scores[] = {9, 1, 8, 2, 2, 3, 3, 0, nan, 2, nan, nan, 1, 9};
 	struct ora_select select = simple(scores, 14);
 	select.block = 3;
 	CHOOSES(select, 1, 0);
@@ -111,11 +111,11 @@ static void check_blocks(void)
 	select.scoring.entry_origin = &origin;
 	select.scoring.index_begin = &begin;
 	select.scoring.index_end = &end;
-	CHOOSES(select, 1, 2);
+	CHOOSES(select, 1, 5);
 	CHOOSES(select, 2, 2, 5);
 	CHOOSES(select, 3, 2, 5, 8);
 	select.local_blocks = 1;
-	CHOOSES(select, 2, 2, 11);
+	CHOOSES(select, 2, 5, 11);
 	CHOOSES(select, 1, 11);
 	select.first_blocks = 1;
 	CHOOSES(select, 2, 2, 11);
@@ -210,6 +210,11 @@ static void check_verdicts(void)
 	select.first_blocks = 0;
 	select.local_blocks = 2;
 	CHECK(ACCEPTS(&select, 1e-5, 0, 3, 4) && !ACCEPTS(&select, 1e-5, 0, 1, 4));
+	const double even[] = {3.0, 3.0, 3.0, 0.0};
+	struct ora_select forced = simple(even, 4);
+	forced.topk_max = 2;
+	forced.local_blocks = 1;
+	CHECK(ACCEPTS(&forced, 1e-5, 1, 3) && !ACCEPTS(&forced, 1e-5, 0, 1));
 	const int32_t wrong_count = 2, right[] = {0, 3, 4};
 	const double own_scores[] = {5.0, 3.0, 10.0 + 1e-7}, kth = 5.0, bad_kth = 3.0;
 	CHECK(ora_select_judge(&select, &(struct ora_picks){right, NULL, own_scores, &kth}, 1e-5,
