@@ -93,10 +93,11 @@ static hys_status complete_choosing(struct hys_choosing *choosing, int32_t block
 	if (choosing->method != HYS_METHOD_EXACT && choosing->coarse_block == 0)
 		return bad(error, "choosing.coarse_block", 0, "a size: choosing.method needs it");
 	if (choosing->coarse_block % block != 0)
-		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
-				"choosing.coarse_block is %d, expected a multiple of scoring.block, "
-				"%d",
-				choosing->coarse_block, block);
+		return hys_fail(
+			error, HYS_INVALID_ARGUMENT, 0,
+			"choosing.coarse_block is %d, expected a multiple of scoring.block, "
+			"%d",
+			choosing->coarse_block, block);
 cleanup:
 	return status;
 }
@@ -205,12 +206,11 @@ uint64_t hys_problem_hash(const struct hys_problem *problem)
 	const struct hys_choosing *c = &problem->choosing;
 	const struct hys_attending *a = &problem->attending;
 	const int64_t integers[] = {
-		s->heads,	 s->dim,	  s->groups,	   s->block,
-		s->pool,	 s->dtype,	  s->activation,   c->topk_max,
-		c->first_blocks, c->local_blocks, c->method,	   c->coarse_block,
-		c->coarse_keep,	 a->heads,	  a->kv_heads,	   a->head_dim,
-		a->value_dim,	 a->granularity,  a->window,	   a->first,
-		a->dtype,	 a->flags,
+		s->heads,    s->dim,	      s->groups,      s->block,	       s->pool,
+		s->dtype,    s->activation,   c->topk_max,    c->first_blocks, c->local_blocks,
+		c->method,   c->coarse_block, c->coarse_keep, a->heads,	       a->kv_heads,
+		a->head_dim, a->value_dim,    a->granularity, a->window,       a->first,
+		a->dtype,    a->flags,
 	};
 	uint64_t hash = hys_hash_start;
 

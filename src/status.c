@@ -27,9 +27,8 @@ static const struct {
 	const char *name;
 	size_t bytes;
 } dtypes[HYS_DTYPE_COUNT] = {
-	[HYS_DTYPE_DEFAULT] = { "none", 0 }, [HYS_F32] = { "f32", 4 },
-	[HYS_F16] = { "f16", 2 },	     [HYS_BF16] = { "bf16", 2 },
-	[HYS_F8E4M3] = { "f8e4m3", 1 },	     [HYS_I32] = { "i32", 4 },
+	[HYS_DTYPE_DEFAULT] = {"none", 0}, [HYS_F32] = {"f32", 4},	 [HYS_F16] = {"f16", 2},
+	[HYS_BF16] = {"bf16", 2},	   [HYS_F8E4M3] = {"f8e4m3", 1}, [HYS_I32] = {"i32", 4},
 };
 
 const char *hys_status_name(hys_status status)

@@ -1,0 +1,33 @@
+/* wisdom_table.h - what wisdom.c and wisdom_text.c share. */
+#ifndef HYS_WISDOM_TABLE_H
+#define HYS_WISDOM_TABLE_H
+
+#include "core.h"
+
+#define HYS_KERNEL_NAME_SIZE 64
+
+struct hys_fact {
+	bool trust; /* op and nanoseconds are 0 then */
+	hys_op op;
+	uint64_t problem, device;
+	int64_t nanoseconds;
+	char kernel[HYS_KERNEL_NAME_SIZE];
+};
+
+struct hys_wisdom {
+	struct hys_allocator allocator;
+	struct hys_fact *facts; /* in the order learnt */
+	int64_t count, capacity;
+	int32_t *slot; /* 1 + index into facts, 0 = free */
+	int64_t slots; /* a power of two */
+};
+
+/* Adds or replaces; false when there is no memory. */
+bool hys_wisdom_add(struct hys_wisdom *wisdom, const struct hys_fact *fact);
+bool hys_wisdom_copy(const struct hys_wisdom *wisdom, struct hys_wisdom *copy);
+void hys_wisdom_clear(struct hys_wisdom *wisdom);
+
+/* False when the name is too long or has a character no kernel name has. */
+bool hys_kernel_name_copy(char *target, const char *name, size_t length);
+
+#endif
