@@ -139,6 +139,9 @@ static void describe(struct hys_ocl_device *device)
 	info->local_memory_bytes = (int64_t)device_number(id, CL_DEVICE_LOCAL_MEM_SIZE);
 	info->nominal_flops_per_s = nominal_flops(device->quirk, id);
 	device->work_group_max = (size_t)device_number(id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+	device->vector_width = (int32_t)device_number(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+	uint64_t fp = device_number(id, CL_DEVICE_SINGLE_FP_CONFIG);
+	device->fast_fma = (fp & CL_FP_FMA) && !(fp & CL_FP_SOFT_FLOAT);
 	if (info->kind == HYS_DEVICE_CPU)
 		device->base.capabilities |= HYS_OCL_CPU;
 #ifdef HYS_WITH_CLBLAST

@@ -37,6 +37,8 @@ struct hys_ocl_device {
 	char platform_name[64];
 	char platform_version[96];
 	size_t work_group_max;
+	bool fast_fma;	      /* else programs multiply and add: macro FMA of common.clh */
+	int32_t vector_width; /* f32 lanes of its registers, 1 on most GPUs */
 };
 
 static inline struct hys_ocl_device *hys_ocl_device(const struct hys_device *device)

@@ -227,6 +227,8 @@ hys_status hys_ocl_program_build(struct hys_ocl_device *device, const struct hys
 {
 	struct hys_ocl_options options = {0};
 	append(&options, "-cl-std=CL1.2");
+	if (device->fast_fma)
+		hys_ocl_define(&options, "FAST_FMA", 1);
 	if (source->define)
 		source->define(device, problem, &options);
 	if (options.overflow)
