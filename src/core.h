@@ -268,13 +268,15 @@ struct hys_task {
 	/* where in the lane's workspace tensors are staged, -1 = not */
 	int64_t stage_offset[HYS_FIELDS_MAX];
 	/* several devices: where in the lane's gather slot partial outputs
-	 * are, -1 = written in place */
+	 * lie, contiguous, f32 or i32; -1 = written in place */
 	int64_t slot_offset[HYS_FIELDS_MAX];
-	bool accumulate; /* outputs are added to */
+	bool keeps; /* not all of the outputs is written: staged ones go in first */
 	/* several devices: number of the operation among all of the exec's,
 	 * and whether `mean` needs the non-empty groups of all lanes */
 	int64_t ticket;
 	bool counts;
+	bool accumulate;	       /* merged outputs are added to */
+	const struct hys_batch *batch; /* whole, for counting on the host */
 	/* for tasks that are no operation */
 	struct hys_copy copy;
 	struct hys_region region;
@@ -300,10 +302,18 @@ void hys_gather_destroy(struct hys_gather *gather);
 /* The number of the next operation; for the exec's one thread. */
 int64_t hys_gather_ticket(struct hys_gather *gather);
 /* Takes the place of a lane that never got its task. */
-void hys_gather_absent(struct hys_gather *gather, int64_t ticket, int32_t lane);
-/* Bytes of a lane's slot. */
-int64_t hys_gather_slot_bytes(const struct hys_gather *gather);
+void hys_gather_absent(struct hys_gather *gather, int64_t ticket);
+/* Host memory of each lane for its partial outputs. */
+char *hys_gather_slot(const struct hys_gather *gather, int32_t lane);
+/* Lays partial outputs out in the slots; HYS_WORKSPACE_TOO_SMALL. */
+hys_status hys_gather_layout(const struct hys_gather *gather, struct hys_task *task,
+			     const char *name, struct hys_error *error);
+/* hys_stage_run between the lanes' meeting points. */
 hys_task_run hys_gather_run;
+
+/* count_nonempty.c: the (row, group) of a loss task that have a set. A teacher
+ * computed from q and k counts as non-zero. */
+int64_t hys_count_nonempty(const struct hys_task *task);
 
 /* workspace.c: bytes of a lane's workspace for `op` over `size`: kernel
  * scratch and, unless buffers only, every tensor that may be staged. */
@@ -358,7 +368,7 @@ struct hys_request {
 	struct hys_dims dims;
 	int64_t rows_total; /* of which the range is one */
 	int64_t row_first, row_count;
-	bool accumulate;
+	bool keeps, counts;   /* as in struct hys_task */
 	int32_t series;	      /* of pooling: 2 when overlapped */
 	hys_dtype pool_dtype; /* of x, once it is checked */
 	struct hys_call call; /* args: the caller's, then cut to the range */
@@ -374,5 +384,11 @@ hys_status hys_request_rows(struct hys_request *request, hys_op op, int64_t rows
 /* Every tensor: presence, type, shape, memory, overlap. Cuts them to the
  * range and fills in strides. */
 hys_status hys_request_tensors(struct hys_request *request, struct hys_error *error);
+
+/* submit.c: cuts the checked call into one task per lane and gives it to them. */
+hys_status hys_request_submit(struct hys_request *request, struct hys_error *error);
+/* First of the rows [0, rows) that the plan's device i computes; `rows` for
+ * i = device_count. */
+int64_t hys_rows_before(const struct hys_plan *plan, int64_t rows, int32_t i);
 
 #endif
