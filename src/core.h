@@ -368,10 +368,10 @@ struct hys_request {
 	struct hys_dims dims;
 	int64_t rows_total; /* of which the range is one */
 	int64_t row_first, row_count;
-	bool keeps, counts;   /* as in struct hys_task */
-	int32_t series;	      /* of pooling: 2 when overlapped */
-	hys_dtype pool_dtype; /* of x, once it is checked */
-	struct hys_call call; /* args: the caller's, then cut to the range */
+	bool keeps, counts, accumulate; /* as in struct hys_task */
+	int32_t series;			/* of pooling: 2 when overlapped */
+	hys_dtype pool_dtype;		/* of x, once it is checked */
+	struct hys_call call;		/* args: the caller's, then cut to the range */
 };
 
 /* Exec, batch, struct_size; copies the args. */
