@@ -232,16 +232,15 @@ void ora_indexer_loss(struct ora_loss *loss);
  * Without a gate: out = mean of x.  With one: out[e,c] = sum over slots of
  * softmax(gate + bias) * x, the softmax running over the slots, per channel.
  *
- * With `overlap` x, gate and bias have 2C channels, series A in [0,C) and B in
- * [C,2C).  A pool uses its own r rows in series A and the r rows of the
- * document's previous pool in series B, one softmax over the 2r slots; a
- * document's first pool has only its own.  `swap_series` exchanges the two:
- * own rows in [C,2C), previous ones in [0,C), the layout of DeepSeek-V4 weights.
+ * With `overlap` x, gate and bias have 2C channels.  A pool uses the r rows of
+ * the document's previous pool in channels [0,C) and its own r rows in [C,2C),
+ * one softmax over the 2r slots, the layout of DeepSeek-V4 weights; a document's
+ * first pool has only its own.
  */
 struct ora_pool {
 	int64_t rows, documents; /* S; 0 documents: all rows are one */
 	int32_t channels, ratio; /* C, r */
-	int32_t overlap, swap_series;
+	int32_t overlap;
 	const int32_t *cu_seqlens; /* [documents+1] */
 	const double *x;	   /* [S,C], overlap: [S,2C] */
 	const double *gate;	   /* [S,C], overlap: [S,2C]; absent: mean */

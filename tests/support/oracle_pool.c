@@ -47,12 +47,11 @@ static int32_t slots_of(const struct ora_pool *p, const struct place *place, int
 			int64_t *bias_at)
 {
 	const int64_t width = p->overlap ? 2 * (int64_t)p->channels : p->channels;
-	const int64_t own_channel = p->overlap && p->swap_series ? p->channels + c : c;
-	const int64_t previous_channel = p->swap_series ? c : p->channels + c;
+	const int64_t own_channel = p->overlap ? p->channels + c : c;
 	int32_t count = 0;
 	for (int32_t i = 0; place->previous >= 0 && i < p->ratio; i++, count++) {
-		at[count] = (place->previous + i) * width + previous_channel;
-		bias_at[count] = i * width + previous_channel;
+		at[count] = (place->previous + i) * width + c;
+		bias_at[count] = i * width + c;
 	}
 	for (int32_t i = 0; i < p->ratio; i++, count++) {
 		at[count] = (place->begin + i) * width + own_channel;
