@@ -147,6 +147,7 @@ struct hys_lane {
 	struct hys_buffer *workspace; /* NULL when 0 bytes are needed */
 	bool workspace_owned;
 	void *instances[HYS_OP_COUNT];
+	struct hys_exec *exec;
 	/* own thread */
 	bool threaded;
 	pthread_t thread;
@@ -170,6 +171,11 @@ struct hys_exec {
  * thread. After a failure on any lane, answers that failure and does nothing. */
 hys_status hys_exec_submit(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
 			   struct hys_error *error);
+
+/* What hys_exec_submit would answer: HYS_OK or the failure since the last
+ * finish. */
+hys_status hys_exec_failure(const struct hys_exec *exec,
+			    struct hys_error *error);
 
 struct hys_event {
 	struct hys_plan *plan; /* holds a reference */

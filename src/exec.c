@@ -1,0 +1,258 @@
+#include "lane.h"
+
+/* ---- arguments ---- */
+
+static hys_status check_queues(const struct hys_plan *plan, const struct hys_exec_options *options,
+			       struct hys_error *error)
+{
+	if (!options->native_queues)
+		return HYS_OK;
+	if (plan->device_count > 1 || options->flags & HYS_EXEC_ASYNC)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"options.native_queues: expected NULL with %s",
+				plan->device_count > 1 ? "a plan of several devices"
+						       : "HYS_EXEC_ASYNC");
+	if (!options->native_queues[0] || plan->devices[0]->host_memory)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"options.native_queues: expected a queue for %s",
+				options->native_queues[0] ? "a device that has queues"
+							  : plan->devices[0]->info.name);
+	return HYS_OK;
+}
+
+static hys_status check_workspaces(const struct hys_plan *plan,
+				   const struct hys_exec_options *options, struct hys_error *error)
+{
+	for (int32_t i = 0; options->workspaces && i < plan->device_count; i++) {
+		const struct hys_buffer *buffer = options->workspaces[i];
+
+		if (!buffer || buffer->device != plan->devices[i])
+			return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+					"options.workspaces[%d] is %s, expected a buffer on %s", i,
+					buffer ? "on another device" : "NULL",
+					plan->devices[i]->info.name);
+	}
+	return HYS_OK;
+}
+
+static hys_status check_options(const struct hys_plan *plan, const struct hys_exec_options *options,
+				struct hys_error *error)
+{
+	hys_status status;
+
+	HYS_TRY(hys_check_struct(options, sizeof(*options), "options", error));
+	if (options->flags & ~HYS_EXEC_ASYNC)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"options.flags is 0x%x, expected HYS_EXEC_ASYNC or 0",
+				options->flags);
+	HYS_TRY(check_queues(plan, options, error));
+	HYS_TRY(check_workspaces(plan, options, error));
+cleanup:
+	return status;
+}
+
+/* ---- lanes ---- */
+
+/* What the most demanding of the planned operations needs. */
+static int64_t workspace_needed(const struct hys_plan *plan, int32_t device)
+{
+	int64_t bytes = 0;
+
+	for (int op = 0; op < HYS_OP_COUNT; op++) {
+		const struct hys_choice *choice = hys_plan_choice(plan, (hys_op)op, device);
+		struct hys_size size;
+
+		if (!choice || !choice->kernel)
+			continue;
+		size = hys_plan_size_max(plan, (hys_op)op, plan->rows_max);
+		bytes = hys_max64(bytes, hys_workspace_bytes(plan, (hys_op)op, device, &size));
+	}
+	return bytes;
+}
+
+static hys_status make_workspace(struct hys_exec *exec, int32_t index, struct hys_buffer *given,
+				 struct hys_error *error)
+{
+	struct hys_lane *lane = &exec->lanes[index];
+	struct hys_plan *plan = exec->plan;
+	int64_t bytes = workspace_needed(plan, index);
+	hys_status status;
+
+	if (given && given->bytes < bytes)
+		return hys_fail(error, HYS_WORKSPACE_TOO_SMALL, 0,
+				"options.workspaces[%d] has %lld bytes, expected %lld or more",
+				index, (long long)given->bytes, (long long)bytes);
+	lane->workspace = given;
+	if (given || bytes == 0)
+		return HYS_OK;
+	status = hys_buffer_make(plan->context, plan->devices[index], bytes, &lane->workspace,
+				 error);
+	lane->workspace_owned = status == HYS_OK;
+	return status;
+}
+
+static hys_status make_instances(struct hys_exec *exec, int32_t index, struct hys_error *error)
+{
+	struct hys_lane *lane = &exec->lanes[index];
+	const struct hys_backend *backend = exec->plan->devices[index]->backend;
+	hys_status status = HYS_OK;
+
+	for (int op = 0; status == HYS_OK && op < HYS_OP_COUNT; op++) {
+		const struct hys_choice *choice = hys_plan_choice(exec->plan, (hys_op)op, index);
+
+		if (choice && choice->kernel)
+			status = backend->instance_create(lane->stream, choice->kernel,
+							  choice->program, &lane->instances[op],
+							  error);
+	}
+	return status;
+}
+
+static hys_status make_lane(struct hys_exec *exec, int32_t index,
+			    const struct hys_exec_options *options, struct hys_error *error)
+{
+	struct hys_lane *lane = &exec->lanes[index];
+	struct hys_device *device = exec->plan->devices[index];
+	void *queue = options->native_queues ? options->native_queues[index] : NULL;
+	struct hys_buffer *given = options->workspaces ? options->workspaces[index] : NULL;
+	hys_status status;
+
+	lane->exec = exec;
+	HYS_TRY(device->backend->stream_create(device, queue, &lane->stream, error));
+	HYS_TRY(make_workspace(exec, index, given, error));
+	HYS_TRY(make_instances(exec, index, error));
+	if (exec->plan->device_count > 1 || options->flags & HYS_EXEC_ASYNC)
+		HYS_TRY(hys_lane_start(lane, error));
+cleanup:
+	return status;
+}
+
+static void destroy_lane(struct hys_exec *exec, int32_t index)
+{
+	struct hys_lane *lane = &exec->lanes[index];
+	const struct hys_backend *backend = exec->plan->devices[index]->backend;
+
+	hys_lane_stop(lane);
+	for (int op = 0; op < HYS_OP_COUNT; op++)
+		if (lane->instances[op])
+			backend->instance_destroy(lane->stream, lane->instances[op]);
+	if (lane->workspace_owned)
+		hys_buffer_destroy(lane->workspace);
+	if (lane->stream)
+		backend->stream_destroy(lane->stream);
+}
+
+/* ---- life ---- */
+
+static hys_status make_exec(struct hys_plan *plan, const struct hys_exec_options *options,
+			    struct hys_exec **exec, struct hys_error *error)
+{
+	const struct hys_allocator *allocator = &plan->context->host.allocator;
+	struct hys_exec *made = hys_alloc(allocator, sizeof(*made));
+	struct hys_lane *lanes = hys_alloc_array(allocator, plan->device_count, sizeof(*lanes));
+
+	if (!made || !lanes) {
+		hys_free(allocator, made);
+		hys_free(allocator, lanes);
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for an exec");
+	}
+	hys_plan_retain(plan);
+	made->plan = plan;
+	made->flags = options->flags;
+	made->native = options->native_queues != NULL;
+	made->lanes = lanes;
+	*exec = made;
+	return HYS_OK;
+}
+
+hys_status hys_exec_create(struct hys_plan *plan, const struct hys_exec_options *options,
+			   struct hys_exec **exec, struct hys_error *error)
+{
+	struct hys_exec_options defaults = {.struct_size = sizeof(defaults)};
+	struct hys_exec *made = NULL;
+	hys_status status;
+
+	if (!plan || !exec)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s is NULL",
+				plan ? "exec" : "plan");
+	options = options ? options : &defaults;
+	HYS_TRY(hys_context_check(plan->context, error));
+	HYS_TRY(check_options(plan, options, error));
+	HYS_TRY(make_exec(plan, options, &made, error));
+	for (int32_t i = 0; i < plan->device_count; i++)
+		HYS_TRY(make_lane(made, i, options, error));
+	*exec = made;
+	made = NULL;
+cleanup:
+	hys_exec_destroy(made);
+	return status;
+}
+
+/* In a forked child the threads and the driver are the parent's. */
+void hys_exec_destroy(struct hys_exec *exec)
+{
+	struct hys_plan *plan;
+
+	if (!exec)
+		return;
+	plan = exec->plan;
+	if (hys_context_check(plan->context, NULL) == HYS_OK) {
+		hys_exec_finish(exec, NULL);
+		for (int32_t i = 0; i < plan->device_count; i++)
+			destroy_lane(exec, i);
+	}
+	hys_free(&plan->context->host.allocator, exec->lanes);
+	hys_free(&plan->context->host.allocator, exec);
+	hys_plan_release(plan);
+}
+
+/* ---- finish ---- */
+
+/* The caller's queue is not to be finished: others may have put work behind
+ * ours. An event is as far as we go. */
+static hys_status finish_native(struct hys_device *device, struct hys_stream *stream,
+				struct hys_error *error)
+{
+	void *event = NULL;
+	hys_status status = device->backend->record(stream, &event, error);
+
+	if (status != HYS_OK || !event)
+		return status;
+	status = device->backend->event_wait(device, event, error);
+	device->backend->event_destroy(device, event);
+	return status;
+}
+
+static hys_status run_finish(struct hys_exec *exec, int32_t index, const struct hys_task *task,
+			     struct hys_error *error)
+{
+	struct hys_device *device = exec->plan->devices[index];
+	struct hys_stream *stream = exec->lanes[index].stream;
+
+	(void)task;
+	if (!stream) /* the exec was never complete */
+		return HYS_OK;
+	return exec->native ? finish_native(device, stream, error)
+			    : device->backend->finish(stream, error);
+}
+
+hys_status hys_exec_finish(struct hys_exec *exec, struct hys_error *error)
+{
+	const struct hys_task task = {.run = run_finish, .always = true};
+	hys_status status;
+
+	if (!exec)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "exec is NULL");
+	status = hys_context_check(exec->plan->context, error);
+	if (status != HYS_OK)
+		return status;
+	for (int32_t i = 0; i < exec->plan->device_count; i++)
+		hys_exec_submit(exec, i, &task, NULL);
+	for (int32_t i = 0; i < exec->plan->device_count; i++)
+		hys_lane_drain(&exec->lanes[i]);
+	status = hys_exec_failure(exec, error);
+	for (int32_t i = 0; i < exec->plan->device_count; i++)
+		atomic_store(&exec->lanes[i].failed, 0);
+	atomic_store(&exec->first_failed, 0);
+	return status;
+}
