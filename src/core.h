@@ -165,6 +165,7 @@ struct hys_exec {
 	struct hys_lane *lanes;	   /* [plan->device_count] */
 	bool native;		   /* queues of the caller's: never flushed */
 	struct hys_gather *gather; /* NULL with one device */
+	_Atomic int first_failed;  /* 1 + the lane that failed first, 0 = none */
 };
 
 /* Gives a copy of the task to a lane: runs it now, or hands it to the lane's

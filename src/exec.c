@@ -53,29 +53,12 @@ cleanup:
 
 /* ---- lanes ---- */
 
-/* What the most demanding of the planned operations needs. */
-static int64_t workspace_needed(const struct hys_plan *plan, int32_t device)
-{
-	int64_t bytes = 0;
-
-	for (int op = 0; op < HYS_OP_COUNT; op++) {
-		const struct hys_choice *choice = hys_plan_choice(plan, (hys_op)op, device);
-		struct hys_size size;
-
-		if (!choice || !choice->kernel)
-			continue;
-		size = hys_plan_size_max(plan, (hys_op)op, plan->rows_max);
-		bytes = hys_max64(bytes, hys_workspace_bytes(plan, (hys_op)op, device, &size));
-	}
-	return bytes;
-}
-
 static hys_status make_workspace(struct hys_exec *exec, int32_t index, struct hys_buffer *given,
 				 struct hys_error *error)
 {
 	struct hys_lane *lane = &exec->lanes[index];
 	struct hys_plan *plan = exec->plan;
-	int64_t bytes = workspace_needed(plan, index);
+	int64_t bytes = hys_workspace_max(plan, index);
 	hys_status status;
 
 	if (given && given->bytes < bytes)
@@ -179,6 +162,8 @@ hys_status hys_exec_create(struct hys_plan *plan, const struct hys_exec_options 
 	HYS_TRY(hys_context_check(plan->context, error));
 	HYS_TRY(check_options(plan, options, error));
 	HYS_TRY(make_exec(plan, options, &made, error));
+	if (plan->device_count > 1)
+		HYS_TRY(hys_gather_create(plan, &made->gather, error));
 	for (int32_t i = 0; i < plan->device_count; i++)
 		HYS_TRY(make_lane(made, i, options, error));
 	*exec = made;
@@ -200,6 +185,7 @@ void hys_exec_destroy(struct hys_exec *exec)
 		hys_exec_finish(exec, NULL);
 		for (int32_t i = 0; i < plan->device_count; i++)
 			destroy_lane(exec, i);
+		hys_gather_destroy(exec->gather);
 	}
 	hys_free(&plan->context->host.allocator, exec->lanes);
 	hys_free(&plan->context->host.allocator, exec);
