@@ -216,8 +216,6 @@ static hys_status run_finish(struct hys_exec *exec, int32_t index, const struct 
 	struct hys_stream *stream = exec->lanes[index].stream;
 
 	(void)task;
-	if (!stream) /* the exec was never complete */
-		return HYS_OK;
 	return exec->native ? finish_native(device, stream, error)
 			    : device->backend->finish(stream, error);
 }
@@ -233,7 +231,8 @@ hys_status hys_exec_finish(struct hys_exec *exec, struct hys_error *error)
 	if (status != HYS_OK)
 		return status;
 	for (int32_t i = 0; i < exec->plan->device_count; i++)
-		hys_exec_submit(exec, i, &task, NULL);
+		if (exec->lanes[i].stream) /* else it was never complete */
+			hys_exec_submit(exec, i, &task, NULL);
 	for (int32_t i = 0; i < exec->plan->device_count; i++)
 		hys_lane_drain(&exec->lanes[i]);
 	status = hys_exec_failure(exec, error);
