@@ -308,14 +308,13 @@ hys_status hys_gather_create(const struct hys_plan *plan, struct hys_gather **ga
 void hys_gather_destroy(struct hys_gather *gather);
 /* The number of the next operation; for the exec's one thread. */
 int64_t hys_gather_ticket(struct hys_gather *gather);
-/* Takes the place of a lane that never got its task. */
-void hys_gather_absent(struct hys_gather *gather, int64_t ticket);
 /* Host memory of each lane for its partial outputs. */
 char *hys_gather_slot(const struct hys_gather *gather, int32_t lane);
 /* Lays partial outputs out in the slots; HYS_WORKSPACE_TOO_SMALL. */
 hys_status hys_gather_layout(const struct hys_gather *gather, struct hys_task *task,
 			     const char *name, struct hys_error *error);
-/* hys_stage_run between the lanes' meeting points. */
+/* hys_stage_run between the lanes' meeting points. Every lane must get its task
+ * of a ticket, and runs it (task->always) after a failure too. */
 hys_task_run hys_gather_run;
 
 /* count_nonempty.c: the (row, group) of a loss task that have a set. A teacher

@@ -181,7 +181,7 @@ static void enter(struct hys_gather *gather, int64_t ticket)
 }
 
 /* The last lane to leave merges and lets all go on. `task` NULL for a lane
- * that never got one. */
+ * that could not do it. */
 static void leave(struct hys_gather *gather, const struct hys_task *task)
 {
 	pthread_mutex_lock(&gather->lock);
@@ -200,12 +200,6 @@ static void leave(struct hys_gather *gather, const struct hys_task *task)
 	pthread_mutex_unlock(&gather->lock);
 }
 
-void hys_gather_absent(struct hys_gather *gather, int64_t ticket)
-{
-	enter(gather, ticket);
-	leave(gather, NULL);
-}
-
 /* Adds this lane's count and answers that of all lanes; -1 when one of them
  * could not count. */
 static int64_t count_together(struct hys_gather *gather, int64_t own)
@@ -221,14 +215,6 @@ static int64_t count_together(struct hys_gather *gather, int64_t own)
 	all = gather->counted < gather->plan->device_count ? -1 : gather->nonempty;
 	pthread_mutex_unlock(&gather->lock);
 	return all;
-}
-
-static bool exec_failed(const struct hys_exec *exec)
-{
-	for (int32_t i = 0; i < exec->plan->device_count; i++)
-		if (exec->lanes[i].failed)
-			return true;
-	return false;
 }
 
 /* A mean over all lanes' rows needs the number of all non-empty groups before
@@ -253,7 +239,7 @@ hys_status hys_gather_run(struct hys_exec *exec, int32_t lane, const struct hys_
 	bool skipped;
 
 	enter(exec->gather, task->ticket);
-	skipped = exec_failed(exec);
+	skipped = hys_exec_failure(exec, NULL) != HYS_OK;
 	if (!skipped)
 		status = (task->counts ? run_loss : hys_stage_run)(exec, lane, task, error);
 	if (!skipped && status == HYS_OK)

@@ -103,24 +103,22 @@ cleanup:
 
 hys_status hys_request_submit(struct hys_request *request, struct hys_error *error)
 {
-	struct hys_gather *gather = request->exec->gather;
 	const int32_t lanes = request->plan->device_count;
+	struct hys_exec *exec = request->exec;
 	struct hys_task task;
 	int64_t ticket = 0;
-	hys_status status = HYS_OK;
+	hys_status status;
 
+	HYS_TRY(hys_exec_failure(exec, error));
 	for (int32_t i = 0; i < lanes; i++)
 		HYS_TRY(make_task(request, i, &task, error));
-	if (gather)
-		ticket = hys_gather_ticket(gather);
+	if (exec->gather)
+		ticket = hys_gather_ticket(exec->gather);
 	for (int32_t i = 0; i < lanes; i++) {
-		if (status == HYS_OK)
-			status = make_task(request, i, &task, error);
+		if (lanes > 1)
+			HYS_TRY(make_task(request, i, &task, error));
 		task.ticket = ticket;
-		if (status == HYS_OK)
-			status = hys_exec_submit(request->exec, i, &task, error);
-		if (status != HYS_OK && gather)
-			hys_gather_absent(gather, ticket);
+		HYS_TRY(hys_exec_submit(exec, i, &task, error));
 	}
 cleanup:
 	return status;
