@@ -52,13 +52,9 @@ struct omp_isa {
 			const float *b, int64_t ldb, float *c, int64_t ldc, bool accumulate);
 
 	/* select_<set>.c */
-	int64_t panel; /* keys of one panel, a multiple of 8, at most
-			  OMP_PANEL_MAX */
-	/* Transposes `count` <= panel rows of keys[count][dim] into
-	 * packed[dim][panel]; keys that are missing become 0. */
-	void (*pack)(const float *keys, int64_t count, int64_t dim, float *packed);
+	int64_t panel; /* keys of one panel, at most OMP_PANEL_MAX */
 	/* scores[g * stride + i] = sum over heads j of group g, ascending, of
-	 * w_j * act(scale * <q_j, key_i>), for the panel's keys i. */
+	 * w_j * act(scale * <q_j, key_i>), for the keys i of packed[dim][panel]. */
 	void (*score)(const struct omp_query *query, const float *packed, float *scores,
 		      int64_t stride);
 	/* Appends the scores that are not below `least`, ascending, with their

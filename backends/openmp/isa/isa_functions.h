@@ -16,7 +16,6 @@ void omp_gemm_nn_portable(int64_t m, int64_t n, int64_t k, const float *a, int64
 			  const float *b, int64_t ldb, float *c, int64_t ldc, bool accumulate);
 void omp_gemm_tn_portable(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
 			  const float *b, int64_t ldb, float *c, int64_t ldc, bool accumulate);
-void omp_pack_portable(const float *keys, int64_t count, int64_t dim, float *packed);
 void omp_score_portable(const struct omp_query *query, const float *packed, float *scores,
 			int64_t stride);
 int64_t omp_filter_portable(const float *scores, int64_t n, float least, int32_t first,
@@ -36,7 +35,6 @@ void omp_gemm_nn_avx2(int64_t m, int64_t n, int64_t k, const float *a, int64_t l
 		      int64_t ldb, float *c, int64_t ldc, bool accumulate);
 void omp_gemm_tn_avx2(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
 		      int64_t ldb, float *c, int64_t ldc, bool accumulate);
-void omp_pack_avx2(const float *keys, int64_t count, int64_t dim, float *packed);
 void omp_score_avx2(const struct omp_query *query, const float *packed, float *scores,
 		    int64_t stride);
 int64_t omp_filter_avx2(const float *scores, int64_t n, float least, int32_t first,
@@ -45,7 +43,7 @@ bool omp_has_nan_avx2(const float *x, int64_t n);
 float omp_maximum_avx2(const float *x, int64_t n);
 double omp_peak_avx2(int64_t rounds, float *sink);
 
-/* Keys of a panel of pack and score. */
+/* Keys of a panel. */
 #define OMP_PANEL_PORTABLE 8
 #define OMP_PANEL_AVX2 24
 

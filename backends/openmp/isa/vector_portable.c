@@ -1,0 +1,169 @@
+/* vector_portable.c - products, exponentials and number formats in plain C. */
+#include <string.h>
+
+#include "isa_functions.h"
+
+#define LANES 8
+
+float omp_dot_portable(const float *a, const float *b, int64_t n)
+{
+	float lane[LANES] = {0};
+	float sum = 0.0f;
+	int64_t i = 0;
+	for (; i + LANES <= n; i += LANES)
+		for (int32_t j = 0; j < LANES; j++)
+			lane[j] += a[i + j] * b[i + j];
+	for (int32_t j = 0; j < LANES; j++)
+		sum += lane[j];
+	for (; i < n; i++)
+		sum += a[i] * b[i];
+	return sum;
+}
+
+void omp_axpy_portable(float a, const float *x, float *y, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		y[i] += a * x[i];
+}
+
+static inline uint32_t bits_of(float x)
+{
+	uint32_t bits;
+	memcpy(&bits, &x, sizeof bits);
+	return bits;
+}
+
+static inline float float_of(uint32_t bits)
+{
+	float x;
+	memcpy(&x, &bits, sizeof x);
+	return x;
+}
+
+/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2; exp(r) = 1 + r + r^2 P(r) with P fitted
+ * at the Chebyshev nodes (error below 1e-9). 2^n in two factors, since n may be
+ * 128. */
+static inline float exp_one(float x)
+{
+	const float least = -87.3365402f; /* ln FLT_MIN, rounded up */
+	const float most = 89.0f;	  /* beyond ln FLT_MAX */
+	const float magic = 12582912.0f;  /* 1.5 * 2^23: adding it rounds */
+	float clamped = x > least ? x : least;
+	clamped = clamped < most ? clamped : most;
+	const float n = (clamped * 1.44269504f + magic) - magic;
+	/* ln 2 = 0x1.62ep-1 + rest: n times the first part is exact. */
+	const float r = (clamped - n * 0x1.62ep-1f) - n * 0x1.0bfbe8p-15f;
+	float p = 0.000198910799f;
+	p = p * r + 0.00139337312f;
+	p = p * r + 0.00833331048f;
+	p = p * r + 0.041666463f;
+	p = p * r + 0.166666672f;
+	p = p * r + 0.5f;
+	const float y = (p * r * r + r) + 1.0f;
+	const int32_t half = (int32_t)n >> 1;
+	const float low = float_of((uint32_t)(half + 127) << 23);
+	const float high = float_of((uint32_t)((int32_t)n - half + 127) << 23);
+	const float result = x < least ? 0.0f : y * low * high;
+	return x != x ? x : result;
+}
+
+void omp_exp_portable(float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		x[i] = exp_one(x[i]);
+}
+
+/* Subnormals of the small formats are made by integer conversions, so that a
+ * caller's flush-to-zero mode does not change them. */
+static inline float from_f16(uint16_t h)
+{
+	const uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+	const uint32_t rest = h & 0x7fff;
+	const uint32_t normal = (rest << 13) + (112u << 23);
+	const uint32_t special = (rest << 13) | 0x7f800000u | (rest > 0x7c00 ? 0x400000u : 0);
+	const uint32_t tiny = bits_of((float)(int32_t)rest * 0x1p-24f);
+	const uint32_t bits = rest >= 0x7c00 ? special : rest < 0x400 ? tiny : normal;
+	return float_of(bits | sign);
+}
+
+static inline float from_f8(uint8_t h)
+{
+	const uint32_t sign = (uint32_t)(h & 0x80) << 24;
+	const uint32_t rest = h & 0x7f;
+	const uint32_t normal = (rest << 20) + (120u << 23);
+	const uint32_t tiny = bits_of((float)(int32_t)rest * 0x1p-9f);
+	const uint32_t bits = rest == 0x7f ? 0x7fc00000u : rest < 8 ? tiny : normal;
+	return float_of(bits | sign);
+}
+
+/* Rounds to nearest even at bit `drop` of the bits of a normal number. */
+static inline uint32_t round_bits(uint32_t bits, int32_t drop)
+{
+	return bits + ((1u << (drop - 1)) - 1) + (bits >> drop & 1);
+}
+
+static inline uint16_t to_f16(float x)
+{
+	const uint32_t bits = bits_of(x);
+	const uint32_t sign = bits >> 16 & 0x8000;
+	const uint32_t rest = bits & 0x7fffffff;
+	const uint32_t normal = (round_bits(rest, 13) - (112u << 23)) >> 13;
+	/* Adding 0.5 leaves multiples of 2^-24 in the low bits. */
+	const uint32_t tiny = bits_of(float_of(rest) + 0.5f) - bits_of(0.5f);
+	const uint32_t nan = 0x7e00 | (rest >> 13 & 0x3ff);
+	const uint32_t half = rest > 0x7f800000u    ? nan
+			      : rest >= 0x477ff000u ? 0x7c00
+			      : rest < 0x38800000u  ? tiny
+						    : normal;
+	return (uint16_t)(half | sign);
+}
+
+static inline uint16_t to_bf16(float x)
+{
+	const uint32_t bits = bits_of(x);
+	const uint32_t nan = bits >> 16 | 0x40;
+	return (uint16_t)((bits & 0x7fffffff) > 0x7f800000u ? nan : round_bits(bits, 16) >> 16);
+}
+
+static inline uint8_t to_f8(float x)
+{
+	const uint32_t bits = bits_of(x);
+	const uint32_t sign = bits >> 24 & 0x80;
+	const uint32_t rest = bits & 0x7fffffff;
+	const uint32_t normal = (round_bits(rest, 20) - (120u << 23)) >> 20;
+	/* Adding 2^14 leaves multiples of 2^-9 in the low bits. */
+	const uint32_t tiny = bits_of(float_of(rest) + 0x1p14f) - bits_of(0x1p14f);
+	const uint32_t byte = rest > 0x7f800000u    ? 0x7f
+			      : rest >= 0x43e00000u ? 0x7e
+			      : rest < 0x3c800000u  ? tiny
+						    : normal;
+	return (uint8_t)(byte | sign);
+}
+
+void omp_to_f32_portable(hys_dtype dtype, const void *source, float *target, int64_t n)
+{
+	const uint16_t *half = source;
+	const uint8_t *byte = source;
+	if (dtype == HYS_F32 && n > 0)
+		memcpy(target, source, (size_t)n * sizeof *target);
+	for (int64_t i = 0; dtype == HYS_F16 && i < n; i++)
+		target[i] = from_f16(half[i]);
+	for (int64_t i = 0; dtype == HYS_BF16 && i < n; i++)
+		target[i] = float_of((uint32_t)half[i] << 16);
+	for (int64_t i = 0; dtype == HYS_F8E4M3 && i < n; i++)
+		target[i] = from_f8(byte[i]);
+}
+
+void omp_from_f32_portable(hys_dtype dtype, const float *source, void *target, int64_t n)
+{
+	uint16_t *half = target;
+	uint8_t *byte = target;
+	if (dtype == HYS_F32 && n > 0)
+		memcpy(target, source, (size_t)n * sizeof *source);
+	for (int64_t i = 0; dtype == HYS_F16 && i < n; i++)
+		half[i] = to_f16(source[i]);
+	for (int64_t i = 0; dtype == HYS_BF16 && i < n; i++)
+		half[i] = to_bf16(source[i]);
+	for (int64_t i = 0; dtype == HYS_F8E4M3 && i < n; i++)
+		byte[i] = to_f8(source[i]);
+}

@@ -1,0 +1,382 @@
+/* omp_select.c - select over packed keys: workspace, packing, scanning, and the
+ * exact method. */
+#include "omp_select.h"
+
+#include <string.h>
+
+#include "omp_kernels.h"
+
+/* Rows that share each panel while it is in the first-level cache: about 64
+ * heads, but tiles enough for all threads. */
+static int64_t tile_of(const struct hys_problem *problem, int64_t rows, int32_t threads)
+{
+	const int64_t by_heads = 64 / problem->scoring.heads;
+	const int64_t by_rows = rows / (4 * (int64_t)threads);
+	return hys_max64(1, hys_min64(OMP_TILE_MAX, hys_min64(by_heads, by_rows)));
+}
+
+static void take_pick(struct omp_arena *arena, struct omp_pick *pick, int64_t capacity,
+		      uint32_t *keys)
+{
+	float *scores = omp_take(arena, capacity + OMP_FILTER_SLACK, sizeof *scores);
+	int32_t *indices = omp_take(arena, capacity + OMP_FILTER_SLACK, sizeof *indices);
+	if (!arena->base)
+		return;
+	pick->topk.scores = scores;
+	pick->topk.indices = indices;
+	pick->topk.capacity = capacity;
+	pick->topk.keys = keys;
+}
+
+/* Picks of one tile. Those of coarse_to_fine's first step want coarse_keep. */
+static void take_picks(struct omp_arena *arena, struct omp_select_scratch *scratch, hys_op op,
+		       const struct hys_size *size, int64_t tile)
+{
+	const struct hys_problem *problem = size->problem;
+	const int64_t count = tile * problem->scoring.groups;
+	const int64_t fine =
+		omp_topk_capacity(problem->choosing.topk_max, size->entries, OMP_STRIP);
+	const int64_t coarse =
+		omp_topk_capacity(problem->choosing.coarse_keep, size->coarse_blocks, OMP_STRIP);
+	const bool two_steps = op == HYS_OP_SELECT_COARSE_TO_FINE;
+	const int64_t most = two_steps ? hys_max64(fine, coarse) : fine;
+	uint32_t *keys = omp_take(arena, most, sizeof *keys);
+	scratch->picks = omp_take(arena, count, sizeof *scratch->picks);
+	for (int64_t i = 0; i < count; i++)
+		take_pick(arena, arena->base ? scratch->picks + i : NULL, two_steps ? coarse : fine,
+			  keys);
+	if (!two_steps)
+		return;
+	scratch->finals = omp_take(arena, 1, sizeof *scratch->finals);
+	take_pick(arena, scratch->finals, fine, keys);
+}
+
+static void take_scratch(struct omp_arena *arena, struct omp_select_scratch *scratch,
+			 const struct omp_isa *isa, hys_op op, const struct hys_size *size,
+			 int64_t tile)
+{
+	const struct hys_scoring *scoring = &size->problem->scoring;
+	const int64_t heads = tile * scoring->heads;
+	scratch->q = omp_take(arena, hys_mul64(heads, scoring->dim), sizeof *scratch->q);
+	scratch->w = omp_take(arena, heads, sizeof *scratch->w);
+	scratch->strip =
+		omp_take(arena, tile * scoring->groups * OMP_STRIP, sizeof *scratch->strip);
+	scratch->rows = omp_take(arena, isa->panel * scoring->dim, sizeof *scratch->rows);
+	scratch->sums = omp_take(arena, scoring->dim, sizeof *scratch->sums);
+	scratch->key = omp_take(arena, scoring->dim, sizeof *scratch->key);
+	scratch->partial = omp_take(arena, isa->panel * scoring->dim, sizeof *scratch->partial);
+	take_picks(arena, scratch, op, size, tile);
+}
+
+static float *take_panels(struct omp_arena *arena, const struct omp_isa *isa, int64_t keys,
+			  int64_t dim)
+{
+	const int64_t panels = omp_ceil_div(keys, isa->panel);
+	return omp_take(arena, hys_mul64(panels, isa->panel * dim), sizeof(float));
+}
+
+/* Lays a call's memory out; with an empty arena only counts it. */
+static void lay_out(struct omp_arena *arena, struct omp_select *select, hys_op op,
+		    const struct hys_size *size)
+{
+	struct omp_select_scratch none = {0};
+	const int64_t dim = size->problem->scoring.dim;
+	select->tile = tile_of(size->problem, size->rows, select->threads);
+	if (op != HYS_OP_SELECT_COARSE)
+		select->entries = take_panels(arena, select->isa, size->entries, dim);
+	if (op != HYS_OP_SELECT)
+		select->means = take_panels(arena, select->isa, size->coarse_blocks, dim);
+	select->scratch = omp_take(arena, select->threads, sizeof *select->scratch);
+	for (int32_t i = 0; i < select->threads; i++) {
+		struct omp_select_scratch *scratch = arena->base ? select->scratch + i : &none;
+		memset(scratch, 0, sizeof *scratch);
+		take_scratch(arena, scratch, select->isa, op, size, select->tile);
+	}
+}
+
+int64_t omp_select_workspace(const struct hys_kernel *kernel, const struct hys_device *device,
+			     const struct hys_size *size)
+{
+	struct omp_arena arena = {0};
+	struct omp_select select = {.isa = omp_isa(kernel), .threads = omp_device(device)->threads};
+	lay_out(&arena, &select, kernel->op, size);
+	return arena.used;
+}
+
+static void multiply_by(float *x, int64_t n, float factor)
+{
+	for (int64_t i = 0; i < n; i++)
+		x[i] *= factor;
+}
+
+void omp_load_key(const struct omp_select *select, int64_t entry, float *key)
+{
+	const struct hys_select_args *args = &select->call->args.select;
+	select->isa->to_f32(args->index_k.dtype, omp_at(&args->index_k, entry, 0, 0), key,
+			    select->dim);
+	if (hys_present(&args->index_k_scale))
+		multiply_by(key, select->dim,
+			    *(const float *)omp_at(&args->index_k_scale, entry, 0, 0));
+}
+
+void omp_load_query(const struct omp_select *select, struct omp_select_scratch *scratch, int64_t r,
+		    struct omp_select_row *row)
+{
+	const struct hys_select_args *args = &select->call->args.select;
+	const struct hys_scoring *scoring = &select->call->problem->scoring;
+	float *q = scratch->q + r * select->heads * select->dim;
+	float *w = scratch->w + r * select->heads;
+	for (int64_t j = 0; j < select->heads; j++) {
+		float *head = q + j * select->dim;
+		select->isa->to_f32(args->index_q.dtype, omp_at(&args->index_q, row->t, j, 0), head,
+				    select->dim);
+		if (hys_present(&args->index_q_scale))
+			multiply_by(head, select->dim,
+				    *(const float *)omp_at(&args->index_q_scale, row->t, j, 0));
+		w[j] = hys_present(&args->index_w)
+			       ? *(const float *)omp_at(&args->index_w, row->t, j, 0)
+			       : 1.0f;
+	}
+	row->query = (struct omp_query){
+		.q = q,
+		.w = w,
+		.heads = select->heads,
+		.dim = select->dim,
+		.group_heads = select->heads / select->groups,
+		.scale = (float)scoring->scale,
+		.relu = scoring->activation == HYS_ACTIVATION_RELU,
+	};
+}
+
+void omp_pack(const float *keys, int64_t count, int64_t dim, int64_t panel, float *packed)
+{
+	for (int64_t d = 0; d < dim; d++) {
+		float *to = packed + d * panel;
+		for (int64_t i = 0; i < count; i++)
+			to[i] = keys[i * dim + d];
+		for (int64_t i = count; i < panel; i++)
+			to[i] = 0.0f;
+	}
+}
+
+/* Panels that one item of packing makes. */
+#define PACK_ITEM 16
+
+struct packing {
+	const struct omp_select *select;
+	int64_t panel_first, panel_end;
+};
+
+static void pack_item(void *context, int64_t item, int32_t thread)
+{
+	const struct packing *packing = context;
+	const struct omp_select *select = packing->select;
+	const int64_t panel = select->isa->panel, dim = select->dim;
+	const int64_t from = packing->panel_first + item * PACK_ITEM;
+	const int64_t to = hys_min64(from + PACK_ITEM, packing->panel_end);
+	float *rows = select->scratch[thread].rows;
+	for (int64_t p = from; p < to; p++) {
+		const int64_t count = hys_min64(panel, select->call->size.entries - p * panel);
+		for (int64_t i = 0; i < count; i++)
+			omp_load_key(select, p * panel + i, rows + i * dim);
+		omp_pack(rows, count, dim, panel, select->entries + p * panel * dim);
+	}
+}
+
+/* Packs the entries that any row of the call sees. */
+static void pack_entries(const struct omp_select *select)
+{
+	const struct hys_call *call = select->call;
+	int64_t begin = INT64_MAX, end = 0;
+	for (int64_t t = 0; t < call->size.rows; t++) {
+		const struct omp_tiling seen = omp_tiling_of_row(call, t, 1);
+		if (seen.count == 0)
+			continue;
+		begin = hys_min64(begin, seen.begin);
+		end = hys_max64(end, seen.end);
+	}
+	if (begin >= end)
+		return;
+	const struct packing packing = {select, begin / select->isa->panel,
+					omp_ceil_div(end, select->isa->panel)};
+	omp_for(select->threads, omp_ceil_div(packing.panel_end - packing.panel_first, PACK_ITEM),
+		pack_item, (void *)(uintptr_t)&packing);
+}
+
+/* Scores panels [begin, end) of one strip for all rows that look at them. */
+static void score_strip(const struct omp_select *select, const struct omp_scan *scan, int64_t strip,
+			int64_t end, float *scores)
+{
+	const int64_t panel = select->isa->panel;
+	const int64_t stop = hys_min64(end, strip + OMP_STRIP);
+	for (int64_t key = strip; key < stop; key += panel)
+		for (int64_t r = 0; r < scan->row_count; r++) {
+			const struct omp_select_row *row = scan->rows + r;
+			if (row->end <= key || row->begin >= key + panel)
+				continue;
+			select->isa->score(&row->query, scan->packed + key * select->dim,
+					   scores + r * select->groups * OMP_STRIP + (key - strip),
+					   OMP_STRIP);
+		}
+}
+
+/* Hands a row's part of a strip to its picks. */
+static void take_strip(const struct omp_select *select, const struct omp_scan *scan,
+		       struct omp_select_row *row, int64_t strip, const float *scores,
+		       struct omp_pick *picks)
+{
+	const int64_t begin = hys_max64(row->begin, strip);
+	const int64_t count = hys_min64(row->end, strip + OMP_STRIP) - begin;
+	if (count <= 0)
+		return;
+	for (int64_t u = 0; u < select->groups; u++) {
+		const float *from = scores + u * OMP_STRIP + (begin - strip);
+		row->nan |= select->isa->has_nan(from, count);
+		if (scan->units)
+			omp_pick_units(picks + u, from, count, begin - row->origin);
+		else
+			omp_pick_entries(picks + u, from, count, begin);
+	}
+}
+
+void omp_scan_tile(const struct omp_select *select, struct omp_select_scratch *scratch,
+		   const struct omp_scan *scan)
+{
+	int64_t begin = INT64_MAX, end = 0;
+	for (int64_t r = 0; r < scan->row_count; r++) {
+		if (scan->rows[r].begin >= scan->rows[r].end)
+			continue;
+		begin = hys_min64(begin, scan->rows[r].begin);
+		end = hys_max64(end, scan->rows[r].end);
+	}
+	if (begin >= end)
+		return;
+	for (int64_t strip = begin - begin % OMP_STRIP; strip < end; strip += OMP_STRIP) {
+		score_strip(select, scan, strip, end, scratch->strip);
+		for (int64_t r = 0; r < scan->row_count; r++)
+			take_strip(select, scan, scan->rows + r, strip,
+				   scratch->strip + r * select->groups * OMP_STRIP,
+				   scratch->picks + r * select->groups);
+	}
+}
+
+void omp_scan_run(const struct omp_select *select, const struct omp_query *query, int64_t begin,
+		  int64_t end, float *strip, struct omp_pick *pick, bool *nan)
+{
+	const int64_t panel = select->isa->panel;
+	for (int64_t at = begin - begin % OMP_STRIP; at < end; at += OMP_STRIP) {
+		const int64_t from = hys_max64(at, begin), to = hys_min64(at + OMP_STRIP, end);
+		for (int64_t key = from - from % panel; key < to; key += panel)
+			select->isa->score(query, select->entries + key * select->dim,
+					   strip + (key - at), OMP_STRIP);
+		*nan |= select->isa->has_nan(strip + (from - at), to - from);
+		omp_pick_entries(pick, strip + (from - at), to - from, from);
+	}
+}
+
+struct omp_wanted omp_wanted(const struct hys_call *call, int64_t u)
+{
+	const struct hys_choosing *choosing = &call->problem->choosing;
+	return (struct omp_wanted){call->topk[u], choosing->first_blocks, choosing->local_blocks};
+}
+
+/* Whether a row's picks are all that it sees, and no score is asked for. */
+static bool needs_no_score(const struct omp_select *select, const struct omp_tiling *tiling)
+{
+	const struct hys_select_args *args = &select->call->args.select;
+	if (hys_present(&args->scores) || hys_present(&args->nan_rows))
+		return false;
+	for (int64_t u = 0; u < select->groups; u++)
+		if (tiling->count >= select->call->topk[u])
+			return false;
+	return true;
+}
+
+/* Starts the picks of the tile's slot r. */
+static void start_row(const struct omp_select *select, struct omp_select_scratch *scratch,
+		      int64_t r, struct omp_select_row *row)
+{
+	const struct hys_call *call = select->call;
+	const struct omp_tiling tiling =
+		omp_tiling_of_row(call, row->t, call->problem->scoring.block);
+	if (!needs_no_score(select, &tiling)) {
+		row->begin = tiling.begin;
+		row->end = tiling.end;
+		omp_load_query(select, scratch, r, row);
+	}
+	for (int64_t u = 0; u < select->groups; u++) {
+		const struct omp_picked picked = omp_picked(&call->args.select, row->t, u);
+		const struct omp_wanted wanted = omp_wanted(call, u);
+		struct omp_pick *pick = scratch->picks + r * select->groups + u;
+		pick->isa = select->isa;
+		pick->scores = picked.scores;
+		omp_pick_start(pick, &tiling, &wanted);
+	}
+}
+
+static void exact_tile(const struct omp_select *select, struct omp_select_scratch *scratch,
+		       struct omp_select_row *rows, int64_t row_count)
+{
+	const struct hys_call *call = select->call;
+	const struct omp_scan scan = {select->entries, rows, row_count, false};
+	for (int64_t r = 0; r < row_count; r++)
+		start_row(select, scratch, r, rows + r);
+	omp_scan_tile(select, scratch, &scan);
+	for (int64_t r = 0; r < row_count; r++)
+		for (int64_t u = 0; u < select->groups; u++) {
+			struct omp_pick *pick = scratch->picks + r * select->groups + u;
+			const struct omp_picked picked =
+				omp_picked(&call->args.select, rows[r].t, u);
+			if (rows[r].begin < rows[r].end)
+				omp_pick_finish(pick, &picked);
+			else
+				omp_pick_all(&pick->tiling, &picked);
+		}
+}
+
+/* The last tile first: causal rows grow. */
+static void tile_item(void *context, int64_t item, int32_t thread)
+{
+	const struct omp_select *select = context;
+	struct omp_select_scratch *scratch = select->scratch + thread;
+	struct omp_select_row rows[OMP_TILE_MAX] = {0};
+	const int64_t all = select->call->size.rows;
+	const int64_t last = omp_ceil_div(all, select->tile) - 1;
+	const int64_t first = (last - item) * select->tile;
+	const int64_t count = hys_min64(select->tile, all - first);
+	for (int64_t r = 0; r < count; r++)
+		rows[r].t = first + r;
+	if (select->call->op == HYS_OP_SELECT)
+		exact_tile(select, scratch, rows, count);
+	else
+		omp_select_coarse_tile(select, scratch, rows, count);
+	for (int64_t r = 0; r < count; r++)
+		scratch->nan_rows += rows[r].nan;
+}
+
+hys_status omp_select_run(const struct hys_kernel *kernel, struct hys_stream *stream,
+			  void *instance, const struct hys_call *call, struct hys_error *error)
+{
+	struct omp_arena arena = omp_arena(&call->workspace);
+	struct omp_select select = {
+		.call = call,
+		.isa = omp_isa(kernel),
+		.threads = omp_threads(stream),
+		.heads = call->problem->scoring.heads,
+		.dim = call->problem->scoring.dim,
+		.groups = call->problem->scoring.groups,
+	};
+	int32_t nan_rows = 0;
+	(void)instance, (void)error;
+	lay_out(&arena, &select, call->op, &call->size);
+	if (call->op != HYS_OP_SELECT_COARSE)
+		pack_entries(&select);
+	if (call->op != HYS_OP_SELECT)
+		omp_select_means(&select);
+	omp_for(select.threads, omp_ceil_div(call->size.rows, select.tile), tile_item, &select);
+	for (int32_t i = 0; i < select.threads; i++)
+		nan_rows += select.scratch[i].nan_rows;
+	if (hys_present(&call->args.select.nan_rows))
+		*(int32_t *)omp_at(&call->args.select.nan_rows, 0, 0, 0) = nan_rows;
+	return HYS_OK;
+}

@@ -1,0 +1,113 @@
+/* omp_topk.c - the K best of a stream of scores. */
+#include "omp_topk.h"
+
+#include <math.h>
+#include <string.h>
+
+uint32_t omp_topk_key(float score)
+{
+	const float canonical = score + 0.0f; /* -0 becomes +0 */
+	uint32_t bits;
+	memcpy(&bits, &canonical, sizeof bits);
+	const uint32_t key = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+	return score != score ? 0 : key;
+}
+
+static float score_of_key(uint32_t key)
+{
+	const uint32_t bits = key & 0x80000000u ? key & 0x7fffffffu : ~key;
+	float score;
+	memcpy(&score, &bits, sizeof score);
+	return key == 0 ? NAN : score;
+}
+
+int64_t omp_topk_capacity(int64_t k, int64_t n, int64_t piece)
+{
+	const int64_t wanted = hys_max64(hys_mul64(2, k), 1024);
+	return hys_add64(hys_min64(wanted, n), piece);
+}
+
+void omp_topk_start(struct omp_topk *topk, int64_t k)
+{
+	topk->k = k;
+	topk->count = 0;
+	topk->least = NAN;
+}
+
+/* One digit of a radix select: which bin holds the k-th largest of n keys that
+ * agree above `shift` + 8. Moves that bin's keys to the front; *k becomes the
+ * rank in it and *n their number. */
+static uint32_t select_digit(uint32_t *keys, int32_t shift, int64_t *n, int64_t *k)
+{
+	int64_t bins[256] = {0}, kept = 0;
+	uint32_t digit = 255;
+	for (int64_t i = 0; i < *n; i++)
+		bins[keys[i] >> shift & 255]++;
+	for (; bins[digit] < *k; digit--)
+		*k -= bins[digit];
+	for (int64_t i = 0; i < *n; i++) {
+		const uint32_t key = keys[i];
+		keys[kept] = key;
+		kept += (key >> shift & 255) == digit;
+	}
+	*n = kept;
+	return digit << shift;
+}
+
+/* The k-th largest of n keys, 1 <= k <= n; *ties of the k largest equal it.
+ * The keys are reordered. */
+static uint32_t kth_largest(uint32_t *keys, int64_t n, int64_t k, int64_t *ties)
+{
+	uint32_t found = 0;
+	for (int32_t shift = 24; shift >= 0; shift -= 8)
+		found |= select_digit(keys, shift, &n, &k);
+	*ties = k;
+	return found;
+}
+
+/* Keeps the K best of the candidates, in their order; answers the key of the
+ * last in rank. Needs count >= k >= 1. */
+static uint32_t keep_best(struct omp_topk *topk)
+{
+	int64_t ties, kept = 0;
+	for (int64_t i = 0; i < topk->count; i++)
+		topk->keys[i] = omp_topk_key(topk->scores[i]);
+	const uint32_t pivot = kth_largest(topk->keys, topk->count, topk->k, &ties);
+	for (int64_t i = 0; i < topk->count; i++) {
+		const float score = topk->scores[i];
+		const int32_t index = topk->indices[i];
+		const uint32_t key = omp_topk_key(score);
+		topk->scores[kept] = score;
+		topk->indices[kept] = index;
+		kept += key > pivot || (key == pivot && ties-- > 0);
+	}
+	topk->count = kept;
+	return pivot;
+}
+
+void omp_topk_push(struct omp_topk *topk, const struct omp_isa *isa, const float *scores, int64_t n,
+		   int32_t first)
+{
+	if (topk->k == 0)
+		return;
+	if (topk->count + n > topk->capacity) {
+		/* Only what is better than the last one kept can still matter;
+		 * NaN passes the filter too, which costs time only. */
+		const float lowest = score_of_key(keep_best(topk));
+		topk->least = lowest != lowest ? -INFINITY : nextafterf(lowest, INFINITY);
+	}
+	topk->count += isa->filter(scores, n, topk->least, first, topk->scores + topk->count,
+				   topk->indices + topk->count);
+}
+
+int64_t omp_topk_finish(struct omp_topk *topk, float *lowest)
+{
+	*lowest = -INFINITY;
+	if (topk->k == 0 || topk->count == 0)
+		return topk->count = 0;
+	const int64_t k = topk->k;
+	topk->k = hys_min64(k, topk->count);
+	*lowest = score_of_key(keep_best(topk));
+	topk->k = k;
+	return topk->count;
+}
