@@ -94,6 +94,8 @@ struct hys_size {
 	int64_t topk;	       /* last size of indices, 0 when absent */
 	double key_pairs;      /* visible (row, key) pairs; only for costs */
 	double entry_pairs;    /* visible (row, entry) pairs; only for costs */
+	/* most that any one row sees; 0 = unknown, so up to all of them */
+	int64_t row_keys, row_entries, row_window_keys;
 };
 
 /* The batch's arrays on the device, all i32, already cut to the call's rows.

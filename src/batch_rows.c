@@ -169,11 +169,19 @@ static void sum_pairs(struct hys_batch *batch)
 {
 	const struct hys_batch_arrays *host = &batch->host;
 
+	batch->row_keys = batch->row_entries = batch->row_window_keys = 1;
 	for (int64_t t = 0; t < batch->rows; t++) {
-		batch->key_pairs_before[t + 1] =
-			batch->key_pairs_before[t] + (host->row_end[t] - host->row_begin[t]);
-		batch->entry_pairs_before[t + 1] =
-			batch->entry_pairs_before[t] + (host->index_end[t] - host->index_begin[t]);
+		const int64_t keys = host->row_end[t] - host->row_begin[t];
+		const int64_t entries = host->index_end[t] - host->index_begin[t];
+
+		batch->key_pairs_before[t + 1] = batch->key_pairs_before[t] + keys;
+		batch->entry_pairs_before[t + 1] = batch->entry_pairs_before[t] + entries;
+		batch->row_keys = hys_max64(batch->row_keys, keys);
+		batch->row_entries = hys_max64(batch->row_entries, entries);
+		if (host->window_begin)
+			batch->row_window_keys =
+				hys_max64(batch->row_window_keys,
+					  (int64_t)host->window_end[t] - host->window_begin[t]);
 	}
 }
 

@@ -120,6 +120,8 @@ struct hys_batch {
 	struct hys_batch_arrays host;
 	int64_t *key_pairs_before;    /* [rows + 1] prefix sums of visible keys */
 	int64_t *entry_pairs_before;  /* [rows + 1] */
+	/* most that any one row sees, at least 1 */
+	int64_t row_keys, row_entries, row_window_keys;
 	struct hys_buffer **buffers;  /* [plan->device_count]; NULL entries on
 					devices with host_memory */
 	struct hys_batch_view *views; /* [plan->device_count], all rows */

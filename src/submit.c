@@ -59,6 +59,9 @@ static void view_batch(const struct hys_request *request, int32_t lane, struct h
 		(double)(batch->key_pairs_before[end] - batch->key_pairs_before[first]);
 	call->size.entry_pairs =
 		(double)(batch->entry_pairs_before[end] - batch->entry_pairs_before[first]);
+	call->size.row_keys = batch->row_keys;
+	call->size.row_entries = batch->row_entries;
+	call->size.row_window_keys = batch->row_window_keys;
 }
 
 /* The lane's part of the call, laid out in its workspace. */
