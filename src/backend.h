@@ -51,7 +51,8 @@ struct hys_device {
 	bool host_memory;      /* kernels and buffers use host pointers */
 };
 
-/* Where a backend reports what it found. */
+/* Where a backend reports what it found: first one report, add or reject, for
+ * each of `natives` in order, then all others. */
 struct hys_discovery {
 	const struct hys_host *host;
 	const struct hys_native_device *natives; /* only this backend's */

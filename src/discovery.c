@@ -158,9 +158,7 @@ static hys_status judge_failure(struct hys_found *found, const struct hys_backen
 		return hys_fail(error, why->status, why->native, "%s", why->message);
 	if (why->status == HYS_NO_PLATFORM && listed)
 		return hys_fail(error, HYS_NO_PLATFORM, why->native,
-				"options.devices asks for %s, but %.120s; install a driver "
-				"(Debian: pocl-opencl-icd) or leave it out",
-				backend->name, why->message);
+				"options.devices asks for %s, but %s", backend->name, why->message);
 	return reject_backend(found, backend, why, error);
 }
 
