@@ -1,0 +1,95 @@
+/* omp_tile.c - f32 tiles of heads and key rows, for attention and the loss. */
+#include "omp_tile.h"
+
+#include <math.h>
+
+bool omp_heads_next(const struct hys_problem *problem, bool one_group, struct omp_heads *heads)
+{
+	const struct hys_attending *attending = &problem->attending;
+	const int64_t per_kv = attending->heads / attending->kv_heads;
+	const int64_t groups = one_group ? 1 : problem->scoring.groups;
+	const int64_t per_group = attending->heads / groups;
+	const int64_t begin = heads->end;
+
+	if (begin >= attending->heads)
+		return false;
+	*heads = (struct omp_heads){begin, 0, begin / per_kv, begin / per_group};
+	heads->end = hys_min64((heads->kv_head + 1) * per_kv, (heads->group + 1) * per_group);
+	return true;
+}
+
+int64_t omp_heads_most(const struct hys_problem *problem)
+{
+	return problem->attending.heads / problem->attending.kv_heads;
+}
+
+void omp_gather(const struct omp_isa *isa, const struct omp_source *source, int64_t kv_head,
+		const int64_t *rows, int64_t count, int64_t dim, float *tile, int64_t pitch)
+{
+	for (int64_t i = 0; i < count; i++) {
+		const bool second = rows[i] >= source->split;
+		const struct hys_tensor *from = second ? source->second : source->first;
+		const int64_t row = second ? rows[i] - source->split : rows[i];
+
+		isa->to_f32(from->dtype, omp_at(from, row, kv_head, 0), tile + i * pitch, dim);
+	}
+}
+
+void omp_load(const struct omp_isa *isa, const struct hys_tensor *x, int64_t row, int64_t first,
+	      int64_t count, int64_t dim, float *tile, int64_t pitch)
+{
+	for (int64_t i = 0; i < count; i++)
+		isa->to_f32(x->dtype, omp_at(x, row, first + i, 0), tile + i * pitch, dim);
+}
+
+void omp_store(const struct omp_isa *isa, const struct hys_tensor *x, int64_t i0, int64_t i1,
+	       float *values, int64_t n, bool add, float *spare)
+{
+	void *target = omp_at(x, i0, i1, 0);
+
+	if (add) {
+		isa->to_f32(x->dtype, target, spare, n);
+		for (int64_t i = 0; i < n; i++)
+			values[i] += spare[i];
+	}
+	isa->from_f32(x->dtype, values, target, n);
+}
+
+void omp_scale(float *x, int64_t n, float factor)
+{
+	for (int64_t i = 0; i < n; i++)
+		x[i] *= factor;
+}
+
+float omp_sum(const float *x, int64_t n)
+{
+	float lane[8] = {0};
+	int64_t i = 0;
+
+	for (; i + 8 <= n; i += 8)
+		for (int j = 0; j < 8; j++)
+			lane[j] += x[i + j];
+	for (int j = 0; i + j < n; j++)
+		lane[j] += x[i + j];
+	return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+	       ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+void omp_logits(const struct hys_problem *problem, float *x, int64_t n)
+{
+	const float cap = (float)problem->attending.softcap;
+
+	omp_scale(x, n, (float)problem->attending.scale);
+	for (int64_t i = 0; cap > 0.0f && i < n; i++)
+		x[i] = cap * tanhf(x[i] / cap);
+}
+
+double omp_log_add(double a, double b)
+{
+	const double larger = a > b ? a : b;
+	const double smaller = a > b ? b : a;
+
+	if (isnan(a) || isnan(b))
+		return a + b;
+	return isinf(larger) ? larger : larger + log1p(exp(smaller - larger));
+}
