@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# The command as a user meets it: good input works, bad input is told in one line and leaves with 2.
+#   cli.sh HYSCALE SOURCE_DIR WORK_DIR
+set -u
+hyscale=$1 source=$2 work=$3
+cases=$source/tests/cases passed=0 failed=0
+rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 1
+
+note_failure() { # name, reason
+    echo "FAIL $1: $2"
+    sed 's/^/     /' out err | head -n 8
+    failed=$((failed + 1))
+}
+
+# expect NAME EXIT PATTERN COMMAND...: exit status, and a pattern in stdout or stderr.
+expect() {
+    local name=$1 exit=$2 pattern=$3 status
+    shift 3
+    "$@" > out 2> err < /dev/null
+    status=$?
+    if [ $status != "$exit" ]; then note_failure "$name" "exit $status, expected $exit"
+    elif ! cat out err | grep -qE -- "$pattern"; then note_failure "$name" "nothing matches '$pattern'"
+    elif [ "$exit" = 2 ] && [ "$(wc -l < err)" -gt 2 ]; then note_failure "$name" "more than one line of complaint"
+    else passed=$((passed + 1)); fi
+}
+
+# header JSON [DATA_BYTES]: a safetensors file with that header and zeros behind it.
+header() {
+    local json=$1 bytes=${2:-0} length=${#1} i
+    for i in 0 1 2 3 4 5 6 7; do printf "\\x$(printf %02x $((length >> (8 * i) & 255)))"; done
+    printf %s "$json"
+    head -c "$bytes" /dev/zero
+}
+
+good=$cases/select_dsv32_S160_H4_D32_k16.safetensors
+attention=$cases/attention_gqa_f32.safetensors
+
+expect "no command" 2 "Usage" "$hyscale"
+expect "help" 0 "Commands:" "$hyscale" --help
+expect "version" 0 "^hyscale [0-9]" "$hyscale" --version
+expect "unknown command" 2 "unknown command 'frobnicate'" "$hyscale" frobnicate
+for command in devices plan check run bench demo; do
+    expect "$command --help" 0 "Examples:" "$hyscale" $command --help
+done
+
+expect "devices" 0 "openmp" "$hyscale" devices
+expect "devices as JSON" 0 '"backend":"openmp"' "$hyscale" devices --json
+expect "devices without OpenCL" 0 "openmp" env OCL_ICD_VENDORS=/nonexistent "$hyscale" devices
+expect "no such device" 2 "no device matches 'nonsuch'" "$hyscale" check --device nonsuch "$good"
+expect "masked capability" 0 "select" env HYS_DISABLE=avx2 "$hyscale" plan --model smollm2 --tokens 512 --device openmp
+
+for model in dsv32 glm5 hyv4 msa nsa moba qsa dsv4-csa smollm2; do
+    expect "plan $model" 0 "attention_backward" "$hyscale" plan --model $model --tokens 4096 --device openmp
+done
+expect "plan as JSON" 0 '"useful_flops":' "$hyscale" plan --model dsv32 --tokens 1048576 --device openmp --json
+expect "plan unknown model" 2 "dsv32" "$hyscale" plan --model gpt --tokens 4096
+expect "plan bad tokens" 64 "not a number" "$hyscale" plan --model dsv32 --tokens -5
+
+expect "check" 0 "1 passed, 0 failed" "$hyscale" check --device openmp "$good"
+expect "check as JSON" 0 '"pass":true' "$hyscale" check --device openmp --json "$attention"
+expect "missing file" 2 "cannot be opened" "$hyscale" check --device openmp missing.safetensors
+: > empty.safetensors
+expect "empty file" 2 "too few" "$hyscale" check --device openmp empty.safetensors
+head -c 4000 "$good" > truncated.safetensors
+expect "truncated file" 2 "truncated" "$hyscale" check --device openmp truncated.safetensors
+head -c 9000 /dev/urandom > noise.safetensors
+expect "noise" 2 "not a safetensors file" "$hyscale" check --device openmp noise.safetensors
+printf '\xff\xff\xff\xff\xff\xff\xff\x7fxxxx' > oversized.safetensors
+expect "oversized header" 2 "header of" "$hyscale" check --device openmp oversized.safetensors
+header '{"q":{"dtype":"F32","shape":[4,2,8],"data_offsets":[0,256]}}' 256 > no_op.safetensors
+expect "no operation" 2 "no 'op'" "$hyscale" check --device openmp no_op.safetensors
+header '{"__metadata__":{"op":"select","problem":"{"},"q":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 4 > bad_problem.safetensors
+expect "bad problem" 2 "not a JSON object" "$hyscale" check --device openmp bad_problem.safetensors
+header '{"q":{"dtype":"F32","shape":[1000000,1000000,1000000],"data_offsets":[0,4]}}' 4 > huge.safetensors
+expect "huge shape" 2 "size 2 is not a size|its shape needs" "$hyscale" check --device openmp huge.safetensors
+header '{"__metadata__":{"op":"attention"},"q":{"dtype":"F64","shape":[4,2,8],"data_offsets":[0,512]},"k":{"dtype":"F64","shape":[4,2,8],"data_offsets":[512,1024]},"v":{"dtype":"F64","shape":[4,2,8],"data_offsets":[1024,1536]}}' 1536 > f64.safetensors
+expect "wrong dtype" 2 "dtype|type" "$hyscale" run attention_forward f64.safetensors o.safetensors --device openmp
+header '{"__metadata__":{"op":"attention"},"q":{"dtype":"F32","shape":[4,2,8],"data_offsets":[0,256]},"k":{"dtype":"F32","shape":[4,2,7],"data_offsets":[256,480]},"v":{"dtype":"F32","shape":[4,2,8],"data_offsets":[480,736]}}' 736 > shape.safetensors
+expect "wrong shape" 2 "expected" "$hyscale" run attention_forward shape.safetensors o.safetensors --device openmp --set dense=true
+[ ! -e o.safetensors ] || { : > out; : > err; note_failure "no output on failure" "o.safetensors exists"; }
+
+expect "run select" 0 "written to picks.safetensors" "$hyscale" run select "$good" picks.safetensors --device openmp
+expect "run with a set" 0 "written" "$hyscale" run select "$good" picks.safetensors --device openmp --set topk=7 --set activation=none
+expect "run backward" 0 "dk" "$hyscale" run attention_backward "$attention" grads.safetensors --device openmp
+expect "run twice" 0 "written" "$hyscale" run select "$good" again.safetensors --device openmp --set topk=7 --set activation=none
+cmp -s picks.safetensors again.safetensors && passed=$((passed + 1)) || { : > out; : > err; note_failure "same bits" "two runs differ"; }
+expect "bad set" 2 "expected key=value" "$hyscale" run select "$good" picks.safetensors --set topk
+expect "bad topk" 2 "topk" "$hyscale" run select "$good" picks.safetensors --device openmp --set topk=-3
+expect "bad method" 2 "none of exact" "$hyscale" run select "$good" picks.safetensors --set method=fast
+expect "unwritable output" 2 "cannot be written" "$hyscale" run select "$good" /nonexistent/x.safetensors --device openmp
+
+for op in select attention_forward attention_backward indexer_loss pool dense_forward dense_backward; do
+    expect "bench $op" 0 '"fraction_of_peak":[0-9]' "$hyscale" bench $op --device openmp --rows 32 --keys 96 --index-heads 4 \
+        --index-dim 16 --topk 8 --heads 4 --head-dim 24 --value-dim 16 --repeat 2 --json
+done
+expect "bench unknown op" 2 "unknown operation" "$hyscale" bench sort
+expect "bench bad shape" 2 "heads" "$hyscale" bench attention_forward --heads 5 --kv-heads 2 --device openmp
+expect "demo" 0 '"mass_exact":0\.[0-9]' "$hyscale" demo --device openmp --repeat 1 --topk 32 --json "$source/tools/models/smollm2_layers.safetensors"
+expect "demo without layers" 2 "LAYER.q" "$hyscale" demo --device openmp "$good"
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
