@@ -112,12 +112,15 @@ static const struct named models[] = {
 	 * over the heads of a group, index keys the mean of k. */
 	{"smollm2",
 	 {SIZE,
+	  /* no indexer of its own: one index head per group, the mean of its query heads, against
+	     the three key heads side by side */
 	  {.heads = 3,
-	   .dim = 64,
+	   .dim = 192,
 	   .groups = 3,
 	   .dtype = HYS_BF16,
-	   .activation = HYS_ACTIVATION_NONE},
-	  {.topk_max = 256},
+	   .activation = HYS_ACTIVATION_NONE,
+	   .scale = 0.125},
+	  {.topk_max = 256, .coarse_block = 32, .coarse_keep = 24},
 	  {.heads = 9, .kv_heads = 3, .head_dim = 64, .dtype = HYS_BF16}}},
 };
 

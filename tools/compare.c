@@ -9,8 +9,8 @@
 static void note(struct case_verdict *verdict, const char *what, double worst, double tolerance)
 {
 	bool pass = worst <= tolerance; /* false for NaN */
-	double ratio = pass ? worst / tolerance : INFINITY;
-	double before = !verdict->pass		 ? INFINITY
+	double ratio = pass ? worst / tolerance : (double)INFINITY;
+	double before = !verdict->pass		 ? (double)INFINITY
 			: verdict->tolerance > 0 ? verdict->worst / verdict->tolerance
 						 : -1;
 	if (ratio > before || (!pass && verdict->pass)) {

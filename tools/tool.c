@@ -211,7 +211,7 @@ static double from_f16(uint16_t bits)
 	int exponent = bits >> 10 & 31, fraction = bits & 1023;
 	double sign = bits & 0x8000 ? -1 : 1;
 	if (exponent == 31)
-		return fraction ? NAN : sign * INFINITY;
+		return fraction ? (double)NAN : sign * (double)INFINITY;
 	return sign * (exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
 }
 
