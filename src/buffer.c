@@ -159,7 +159,7 @@ static hys_status submit_copy(struct hys_exec *exec, struct hys_buffer *buffer,
 			      struct hys_error *error)
 {
 	struct hys_task task = {.run = run};
-	int32_t lane;
+	int32_t lane = 0;
 	hys_status status = check_copy(exec, buffer, offset_bytes, host, bytes, &lane, error);
 
 	if (status != HYS_OK || bytes == 0)
@@ -188,7 +188,7 @@ hys_status hys_buffer_fill(struct hys_exec *exec, struct hys_buffer *buffer, int
 			   int64_t bytes, uint8_t value, struct hys_error *error)
 {
 	struct hys_task task = {.run = run_fill, .value = value};
-	int32_t lane;
+	int32_t lane = 0;
 	hys_status status = check_copy(exec, buffer, offset_bytes, buffer, bytes, &lane, error);
 
 	if (status != HYS_OK || bytes == 0)
