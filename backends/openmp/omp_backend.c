@@ -74,8 +74,22 @@ static void describe(struct omp_device *device)
 	list_capabilities(device->base.capabilities, info->capabilities, sizeof info->capabilities);
 }
 
+/* There is no CPU device but the one found here. */
+static hys_status reject_natives(struct hys_discovery *discovery, struct hys_error *error)
+{
+	struct hys_device_info info = {.backend = "openmp", .name = "native", .numa_node = -1};
+	hys_status status = HYS_OK;
+	snprintf(info.reason, sizeof info.reason, "the CPU backend takes no native devices");
+	for (int32_t i = 0; i < discovery->native_count && status == HYS_OK; i++)
+		status = hys_discovery_reject(discovery, &info, error);
+	return status;
+}
+
 static hys_status discover(struct hys_discovery *discovery, struct hys_error *error)
 {
+	const hys_status status = reject_natives(discovery, error);
+	if (status != HYS_OK)
+		return status;
 	struct omp_device *device = hys_alloc(&discovery->host->allocator, sizeof *device);
 	if (!device)
 		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for the CPU device");
