@@ -1,0 +1,355 @@
+#include "suite.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "oracle.h"
+#include "oracle_internal.h"
+
+const int32_t suite_edges[SUITE_EDGES] = {1, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129};
+const unsigned suite_placements[SUITE_PLACEMENTS] = {
+	0, PLACE_PITCHED, PLACE_PITCHED | PLACE_SWAPPED, PLACE_PITCHED | PLACE_BUFFER};
+
+#define ROWS_MAX 512
+
+static struct hys_context *context;
+static struct suite_row rows[ROWS_MAX];
+static int32_t row_count, row_at, failures;
+
+/* ---- devices and rows ---- */
+
+static void print_log(void *user, hys_log_level level, const char *message)
+{
+	(void)user;
+	if (level == HYS_LOG_ERROR)
+		print_message("log: %s\n", message);
+}
+
+/* Names of the capabilities that the row needs and the device lacks. */
+static void name_lacking(struct suite_row *row)
+{
+	const struct hys_backend *backend = row->info->backend;
+	const uint64_t lacking = row->kernel->needs & ~row->info->capabilities;
+	size_t used = (size_t)snprintf(row->reason, sizeof(row->reason), "the device lacks");
+
+	row->incapable = true;
+	for (int32_t bit = 0; backend->capability_names[bit]; bit++)
+		if ((lacking >> bit & 1) && used < sizeof(row->reason))
+			used += (size_t)snprintf(row->reason + used, sizeof(row->reason) - used,
+						 " %s", backend->capability_names[bit]);
+}
+
+static void list_rows(int32_t device, uint32_t ops)
+{
+	const struct hys_device *info = context->devices[device];
+
+	for (int32_t i = 0; i < info->backend->kernel_count; i++) {
+		struct suite_row *row = &rows[row_count];
+
+		if (!(ops & HYS_OP_BIT(info->backend->kernels[i].op)) || row_count == ROWS_MAX)
+			continue;
+		*row = (struct suite_row){
+			.device = device, .info = info, .kernel = &info->backend->kernels[i]};
+		if (row->kernel->needs & ~info->capabilities)
+			name_lacking(row);
+		row_count++;
+	}
+}
+
+static void open_context(uint32_t ops)
+{
+	struct hys_context_options options = {.struct_size = sizeof(options), .log = print_log};
+	struct hys_error error;
+	bool opencl = false;
+
+	if (hys_context_create(&options, &context, &error) != HYS_OK) {
+		print_error("no context: %s\n", error.message);
+		exit(1);
+	}
+	for (int32_t i = 0; i < context->device_count; i++) {
+		list_rows(i, ops);
+		opencl |= strcmp(context->devices[i]->backend->name, "opencl") == 0;
+	}
+	if (!opencl)
+		print_message("no OpenCL device here: OpenCL kernels are skipped%s%s\n",
+			      context->rejected_count > 0 ? ": " : "",
+			      context->rejected_count > 0 ? context->rejected[0].reason : "");
+}
+
+static const char *backend_of(const struct suite_row *row)
+{
+	return row->info->backend->name;
+}
+
+/* ---- one run ---- */
+
+static void close_run(struct suite_run *run)
+{
+	hys_exec_destroy(run->exec);
+	hys_batch_destroy(run->batch);
+	hys_plan_destroy(run->plan);
+	run->exec = NULL;
+	run->batch = NULL;
+	run->plan = NULL;
+}
+
+static hys_status make_plan(struct suite_run *run, const struct suite_want *want)
+{
+	const struct hys_plan_options options = {
+		.struct_size = sizeof(options),
+		.operations = HYS_OP_BIT(want->op),
+		.devices = &run->row->device,
+		.device_count = 1,
+		.rows_max = ora_max(want->rows, 1),
+		.keys_max = ora_max(want->keys, 1),
+		.window_keys_max = want->window_keys,
+		.kernels = run->row->kernel->name,
+	};
+
+	return hys_plan_create(context, want->problem, &options, &run->plan, &run->error);
+}
+
+static bool open_run(struct suite_run *run, const struct suite_want *want)
+{
+	hys_status status = make_plan(run, want);
+
+	if (status == HYS_OK)
+		status = hys_exec_create(run->plan, NULL, &run->exec, &run->error);
+	if (status == HYS_OK)
+		status = hys_batch_create(run->plan, want->desc, &run->batch, &run->error);
+	if (status == HYS_OK)
+		return true;
+	suite_fail(run, "%s: %s", hys_status_name(status), run->error.message);
+	close_run(run);
+	return false;
+}
+
+/* A plan for a row that says that it is not for this must be refused, with the row's
+ * own reason. */
+static void check_refused(struct suite_run *run, const struct suite_want *want)
+{
+	hys_status status = make_plan(run, want);
+
+	if (status != HYS_UNSUPPORTED)
+		suite_fail(run, "plan answers %s, expected HYS_UNSUPPORTED",
+			   hys_status_name(status));
+	else if (!strstr(run->error.message, run->row->reason))
+		suite_fail(run, "the plan's message \"%s\" lacks the reason \"%s\"",
+			   run->error.message, run->row->reason);
+	close_run(run);
+}
+
+static bool is_for(struct suite_row *row, const struct suite_want *want)
+{
+	struct hys_problem problem = *want->problem;
+	struct hys_error error;
+
+	if (hys_problem_complete(&problem, &error) != HYS_OK) {
+		print_error("%s: the problem is refused: %s\n", want->about->name, error.message);
+		failures++;
+		return false;
+	}
+	return !row->kernel->applicable ||
+	       row->kernel->applicable(row->kernel, row->info, &problem, row->reason);
+}
+
+bool suite_next(struct suite_run *run, const struct suite_want *want)
+{
+	const bool core = (want->about->flags & SUITE_CORE) || getenv("HYS_TEST_FULL");
+
+	close_run(run);
+	if (!run->about)
+		row_at = 0;
+	run->about = want->about;
+	run->context = context;
+	for (; row_at < row_count; row_at++) {
+		struct suite_row *row = &rows[row_at];
+
+		run->row = row;
+		if (row->kernel->op != want->op || row->incapable)
+			continue;
+		if (!core && strcmp(backend_of(row), "openmp") != 0) {
+			row->not_core++;
+		} else if (!is_for(row, want)) {
+			check_refused(run, want);
+		} else if (open_run(run, want)) {
+			row->ran++;
+			row_at++;
+			return true;
+		}
+	}
+	return false;
+}
+
+void suite_fail(const struct suite_run *run, const char *format, ...)
+{
+	char text[400];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	failures++;
+	print_error("%s: %s on %s: %s\n", run->about->name, run->row->kernel->name,
+		    run->row->info->info.name, text);
+}
+
+struct place suite_place(const struct suite_run *run, unsigned flags)
+{
+	struct place place = {
+		.context = run->context, .exec = run->exec, .device = run->row->device};
+
+	place.flags = flags;
+	return place;
+}
+
+bool suite_collect(const struct suite_run *run, struct place *place)
+{
+	char message[400];
+
+	if (place_collect(place, message, sizeof(message)))
+		return true;
+	suite_fail(run, "%s", message);
+	return false;
+}
+
+/* ---- comparison ---- */
+
+static double root_mean_square(const double *values, int64_t count)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < count; i++)
+		sum += isfinite(values[i]) ? values[i] * values[i] : 0;
+	return count > 0 ? sqrt(sum / (double)count) : 0;
+}
+
+void suite_close(const struct suite_run *run, const char *name, double *got, const double *want,
+		 int64_t vectors, int64_t length, double tolerance)
+{
+	const double floor = 0.01 * root_mean_square(want, vectors * length);
+	const double whole = ora_relative_error(got, want, vectors * length);
+	const double worst = ora_worst_vector_error(got, want, vectors, length, floor);
+
+	if (!(whole <= tolerance))
+		suite_fail(run, "%s: error %.3g of the whole, tolerance %.3g", name, whole,
+			   tolerance);
+	else if (!(worst <= 10 * tolerance))
+		suite_fail(run, "%s: error %.3g of a vector, tolerance %.3g", name, worst,
+			   10 * tolerance);
+	free(got);
+}
+
+static bool near(double got, double want, double tolerance)
+{
+	if (isnan(want) || isnan(got))
+		return isnan(want) && isnan(got);
+	return got == want || fabs(got - want) <= tolerance;
+}
+
+void suite_each(const struct suite_run *run, const char *name, double *got, const double *want,
+		int64_t count, double absolute, double relative)
+{
+	for (int64_t i = 0; i < count; i++) {
+		const double tolerance = absolute + relative * fabs(want[i]);
+
+		if (near(got[i], want[i], tolerance))
+			continue;
+		suite_fail(run, "%s[%lld] is %.9g, expected %.9g, tolerance %.3g", name,
+			   (long long)i, got[i], want[i], tolerance);
+		break;
+	}
+	free(got);
+}
+
+/* ---- cases ---- */
+
+uint64_t suite_seed(const struct suite_case *about)
+{
+	return hys_hash(hys_hash_start, about->name, strlen(about->name));
+}
+
+void *suite_add(struct suite_list *list, const void *item)
+{
+	if (list->count == list->room) {
+		list->room = 2 * list->room + 64;
+		list->cases = realloc(list->cases, (size_t)list->room * list->size);
+		if (!list->cases)
+			abort();
+	}
+	return memcpy(list->cases + (size_t)list->count++ * list->size, item, list->size);
+}
+
+void suite_sweep(struct suite_list *list, const void *base, const char *what, size_t offset,
+		 const int32_t *values, int32_t count)
+{
+	for (int32_t i = 0; i < count; i++) {
+		struct suite_case *copy = suite_add(list, base);
+
+		memcpy((char *)copy + offset, &values[i], sizeof(values[i]));
+		snprintf(copy->name, sizeof(copy->name), "%s=%d", what, values[i]);
+		copy->flags = 0;
+	}
+}
+
+static void (*run_case)(void **state);
+
+static void run_one(void **state)
+{
+	failures = 0;
+	run_case(state);
+	if (failures > 0)
+		fail_msg("%d failures", failures);
+}
+
+static void print_row(const struct suite_row *row)
+{
+	print_message("  %-40s %-24s", row->kernel->name, row->info->info.name);
+	if (row->incapable)
+		print_message(" skipped: %s\n", row->reason);
+	else
+		print_message(" %3d cases, %d left out here%s%s\n", row->ran, row->not_core,
+			      row->reason[0] ? "; not for some: " : "", row->reason);
+}
+
+static void coverage(void **state)
+{
+	int32_t uncovered = 0;
+
+	(void)state;
+	for (int32_t i = 0; i < row_count; i++) {
+		print_row(&rows[i]);
+		uncovered += rows[i].ran == 0 && !rows[i].incapable;
+	}
+	hys_context_destroy(context);
+	if (row_count == 0)
+		fail_msg("no kernel of this operation on any device");
+	if (uncovered > 0)
+		fail_msg("%d kernel rows that no case ran", uncovered);
+}
+
+int suite_main(const char *name, uint32_t ops, struct suite_list *list, void (*run)(void **state))
+{
+	struct CMUnitTest *tests = ora_alloc(list->count + 1, sizeof(*tests));
+	const char *filter = getenv("HYS_TEST_FILTER");
+	int status;
+
+	open_context(ops);
+	run_case = run;
+	for (int32_t i = 0; i < list->count; i++) {
+		struct suite_case *about = (void *)(list->cases + (size_t)i * list->size);
+
+		tests[i] = (struct CMUnitTest){
+			.name = about->name, .test_func = run_one, .initial_state = about};
+	}
+	tests[list->count] = (struct CMUnitTest){.name = "coverage", .test_func = coverage};
+	if (filter)
+		cmocka_set_test_filter(filter);
+	status = _cmocka_run_group_tests(name, tests, (size_t)list->count + 1, NULL, NULL);
+	free(tests);
+	free(list->cases);
+	return status;
+}

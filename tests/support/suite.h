@@ -1,0 +1,109 @@
+/*
+ * Conformance: a table of cases against every kernel row of every backend.
+ *
+ * A program hands its cases to suite_main. Each case is a cmocka test: it makes
+ * its data and the oracle's answer once, then asks suite_next for one device
+ * and kernel row after the other. The last test says which rows were covered
+ * and why others were not; a row that could run and that no case ran fails it.
+ */
+#ifndef HYS_TEST_SUITE_H
+#define HYS_TEST_SUITE_H
+
+#include <stdbool.h>
+
+#include "core.h"
+#include "place.h"
+
+#define SUITE_CORE 1u /* also on backends that compile a program per problem */
+
+/* First member, `about`, of every kind of case. */
+struct suite_case {
+	char name[64];
+	unsigned flags;
+};
+
+/* Beginnings of a row of a table of cases: for all backends, or for the reference ones. */
+#define CORE(text) .about = {.name = text, .flags = SUITE_CORE}
+#define FULL(text) .about = {.name = text}
+/* Documents' lengths, in a struct visible_spec; small lists of numbers. */
+#define LENGTHS(...) ((const int32_t[]){__VA_ARGS__, -1})
+#define NUMBERS(...) ((const int32_t[]){__VA_ARGS__})
+
+/* One kernel row on one device. */
+struct suite_row {
+	int32_t device; /* of the context */
+	const struct hys_device *info;
+	const struct hys_kernel *kernel;
+	int32_t ran, not_core;
+	char reason[HYS_REASON_SIZE]; /* of the last case that it could not do */
+	bool incapable;		      /* the device lacks what it needs */
+};
+
+/* A plan that is forced to a row, with what it takes to run. */
+struct suite_run {
+	const struct suite_case *about;
+	const struct suite_row *row;
+	struct hys_context *context;
+	struct hys_plan *plan;
+	struct hys_exec *exec;
+	struct hys_batch *batch;
+	struct hys_error error;
+};
+
+/* What a case needs of a plan. */
+struct suite_want {
+	const struct suite_case *about;
+	const struct hys_problem *problem;
+	hys_op op;
+	int64_t rows, keys, window_keys;
+	const struct hys_batch_desc *desc;
+};
+
+/* Goes from row to row; start with *run all zero. False at the end; what the last
+ * call made is destroyed. Rows that the case is not for are passed over. */
+bool suite_next(struct suite_run *run, const struct suite_want *want);
+
+/* Adds a failure of the case on the row; printed at once. */
+void suite_fail(const struct suite_run *run, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* The ways to place tensors that a run goes through: flags of place.h. */
+#define SUITE_PLACEMENTS 4
+extern const unsigned suite_placements[SUITE_PLACEMENTS];
+struct place suite_place(const struct suite_run *run, unsigned flags);
+/* Collects, and reports what is wrong. */
+bool suite_collect(const struct suite_run *run, struct place *place);
+
+/* |got - want| of `vectors` vectors of `length`: the whole by Frobenius norm within
+ * `tolerance`, each vector within 10 of it. Vectors below `floor` times the root mean
+ * square of all are measured by that instead of their own magnitude. Frees `got`. */
+void suite_close(const struct suite_run *run, const char *name, double *got, const double *want,
+		 int64_t vectors, int64_t length, double tolerance);
+/* |got - want| <= absolute + relative * |want| for each element. Frees `got`. */
+void suite_each(const struct suite_run *run, const char *name, double *got, const double *want,
+		int64_t count, double absolute, double relative);
+
+/* A growing list of cases, each `size` bytes. */
+struct suite_list {
+	char *cases;
+	size_t size;
+	int32_t count, room;
+};
+
+/* Copies `item`; answers the copy, good until the next call. */
+void *suite_add(struct suite_list *list, const void *item);
+/* Variants of `base` with the int32_t at `offset` set to each of `values` (count of
+ * them), called "<what>=<value>". */
+void suite_sweep(struct suite_list *list, const void *base, const char *what, size_t offset,
+		 const int32_t *values, int32_t count);
+/* Sizes around tile edges. */
+#define SUITE_EDGES 12
+extern const int32_t suite_edges[SUITE_EDGES];
+
+/* Runs every case with `run`, on rows of `ops` (bits), then the coverage test. Frees the
+ * list. Answers main's status. */
+int suite_main(const char *name, uint32_t ops, struct suite_list *list, void (*run)(void **state));
+
+/* Seeds from the name of a case. */
+uint64_t suite_seed(const struct suite_case *about);
+
+#endif
