@@ -118,8 +118,8 @@ struct hys_batch {
 	struct hys_plan *plan; /* holds a reference */
 	int64_t rows, keys, entries, window_keys, coarse_blocks;
 	struct hys_batch_arrays host;
-	int64_t *key_pairs_before;    /* [rows + 1] prefix sums of visible keys */
-	int64_t *entry_pairs_before;  /* [rows + 1] */
+	int64_t *key_pairs_before;   /* [rows + 1] prefix sums of visible keys */
+	int64_t *entry_pairs_before; /* [rows + 1] */
 	/* most that any one row sees, at least 1 */
 	int64_t row_keys, row_entries, row_window_keys;
 	struct hys_buffer **buffers;  /* [plan->device_count]; NULL entries on
@@ -177,8 +177,7 @@ hys_status hys_exec_submit(struct hys_exec *exec, int32_t lane, const struct hys
 
 /* What hys_exec_submit would answer: HYS_OK or the failure since the last
  * finish. */
-hys_status hys_exec_failure(const struct hys_exec *exec,
-			    struct hys_error *error);
+hys_status hys_exec_failure(const struct hys_exec *exec, struct hys_error *error);
 
 struct hys_event {
 	struct hys_plan *plan; /* holds a reference */
@@ -352,12 +351,13 @@ struct hys_work hys_work_of(const struct hys_problem *problem, const struct hys_
 double hys_cost_flops(hys_op op, const struct hys_problem *problem, const struct hys_work *work);
 
 /* selftest.c: runs a tiny problem through `kernel` and through the reference
- * kernel on `reference`, a device of the CPU backend. HYS_OK, or what differs
- * in `reason`. */
-hys_status hys_self_test(struct hys_context *context, struct hys_device *reference,
-			 struct hys_device *device, const struct hys_problem *problem,
-			 const struct hys_kernel *kernel, void *program,
-			 char reason[HYS_REASON_SIZE]);
+ * kernel on a device of the CPU backend. HYS_OK, or what differs in `reason`. */
+struct hys_site;
+/* The backend's kernel "<op>.ref"; NULL when it has none. */
+const struct hys_kernel *hys_reference_kernel(const struct hys_backend *backend, hys_op op);
+hys_status hys_self_test(const struct hys_site *site, const struct hys_site *reference,
+			 const struct hys_problem *problem, const struct hys_kernel *kernel,
+			 void *program, char reason[HYS_REASON_SIZE]);
 
 /* check_args.c. The part that all args structs begin with. */
 struct hys_args_head {

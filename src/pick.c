@@ -1,0 +1,462 @@
+/* Choosing the kernel of one operation on one device: what can run, in the
+ * order of the backend's table, unless the caller, a file, wisdom or a
+ * measurement says otherwise. */
+#include <stdio.h>
+#include <string.h>
+
+#include "planner.h"
+#include "text.h"
+#include "trial.h"
+
+#define CANDIDATES_MAX 64
+#define MEASURE_REPEATS 3
+
+/* ---- the reference device ---- */
+
+/* A CPU device of the context's, or one in a context made for the occasion. */
+static void seek_reference(struct hys_picker *picker)
+{
+	struct hys_context *context = picker->context;
+	struct hys_context_options options = {.struct_size = sizeof(options)};
+	int32_t last = 0;
+
+	if (picker->reference_sought)
+		return;
+	picker->reference_sought = true;
+	for (int32_t i = 0; i < context->device_count && !picker->reference; i++)
+		if (context->devices[i]->host_memory)
+			picker->reference = context->devices[i];
+	if (picker->reference)
+		return;
+	while (hys_backend_at(last + 1))
+		last++;
+	options.devices = hys_backend_at(last)->name;
+	options.cache_dir = "";
+	options.disable = context->host.disable;
+	options.threads = context->host.threads;
+	options.allocate = context->host.allocator.allocate;
+	options.release = context->host.allocator.release;
+	options.allocate_user = context->host.allocator.user;
+	if (hys_context_create(&options, &picker->reference_context, NULL) == HYS_OK)
+		picker->reference = picker->reference_context->devices[0];
+}
+
+void hys_picker_clear(struct hys_picker *picker)
+{
+	hys_context_destroy(picker->reference_context);
+	picker->reference_context = NULL;
+	picker->reference = NULL;
+}
+
+/* ---- one candidate ---- */
+
+struct attempt {
+	struct hys_picker *picker;
+	hys_op op;
+	int32_t index; /* of the device in the plan */
+	struct hys_device *device;
+	struct hys_choice *choice;
+	hys_status status; /* why the last one cannot run */
+	const char *last;  /* its name */
+	char reason[HYS_REASON_SIZE];
+};
+
+static hys_status check_needs(struct attempt *attempt, const struct hys_kernel *kernel)
+{
+	const uint64_t missing = kernel->needs & ~attempt->device->capabilities;
+	const char *const *names = attempt->device->backend->capability_names;
+	struct hys_text text = {attempt->reason, sizeof(attempt->reason), 0};
+	int32_t shown = 0;
+
+	if (missing == 0)
+		return HYS_OK;
+	hys_text_add(&text, "the device lacks");
+	for (int32_t bit = 0; bit < 64 && names && names[bit]; bit++)
+		if (missing >> bit & 1)
+			hys_text_add(&text, "%s %s", shown++ ? "," : "", names[bit]);
+	return HYS_UNSUPPORTED;
+}
+
+static hys_status check_memory(struct attempt *attempt, const struct hys_kernel *kernel)
+{
+	struct hys_plan *plan = attempt->picker->plan;
+	const int64_t rows = hys_plan_rows_max(plan, attempt->op);
+	const struct hys_size size = hys_plan_size_max(plan, attempt->op, rows);
+	int64_t bytes;
+
+	attempt->choice->kernel = kernel;
+	bytes = hys_workspace_bytes(plan, attempt->op, attempt->index, &size);
+	attempt->choice->kernel = NULL;
+	if (bytes < INT64_MAX &&
+	    (plan->memory_limit_bytes == 0 || bytes <= plan->memory_limit_bytes))
+		return HYS_OK;
+	snprintf(attempt->reason, sizeof(attempt->reason),
+		 "needs %lld bytes of workspace, memory_limit_bytes is %lld", (long long)bytes,
+		 (long long)plan->memory_limit_bytes);
+	return HYS_OUT_OF_MEMORY;
+}
+
+static bool is_trusted(struct attempt *attempt, const struct hys_kernel *kernel)
+{
+	struct hys_context *context = attempt->picker->context;
+	bool trusted;
+
+	pthread_mutex_lock(&context->lock);
+	trusted = hys_wisdom_trusts(context->wisdom, attempt->picker->problem_hash,
+				    hys_device_signature(attempt->device), kernel->name);
+	pthread_mutex_unlock(&context->lock);
+	return trusted;
+}
+
+static hys_status trust(struct attempt *attempt, const struct hys_kernel *kernel)
+{
+	struct hys_context *context = attempt->picker->context;
+	struct hys_error error = {HYS_OK, 0, ""};
+	hys_status status;
+
+	pthread_mutex_lock(&context->lock);
+	status = hys_wisdom_trust(context->wisdom, attempt->picker->problem_hash,
+				  hys_device_signature(attempt->device), kernel->name, &error);
+	pthread_mutex_unlock(&context->lock);
+	if (status != HYS_OK)
+		snprintf(attempt->reason, sizeof(attempt->reason), "%.180s", error.message);
+	return status;
+}
+
+/* The reference of the CPU backend is what others are compared with. */
+static hys_status check_itself(struct attempt *attempt, const struct hys_kernel *kernel,
+			       void *program)
+{
+	struct hys_picker *picker = attempt->picker;
+	struct hys_context *context = picker->context;
+	const struct hys_site site = {context, attempt->device};
+	struct hys_site reference;
+	hys_status status;
+
+	if (picker->plan->flags & HYS_PLAN_NO_SELF_TEST)
+		return HYS_OK;
+	if (attempt->device->host_memory &&
+	    kernel == hys_reference_kernel(attempt->device->backend, attempt->op))
+		return HYS_OK;
+	if (is_trusted(attempt, kernel))
+		return HYS_OK;
+	seek_reference(picker);
+	if (!picker->reference) {
+		hys_host_log(&context->host, HYS_LOG_WARNING,
+			     "%s is not tested: there is no device for the reference",
+			     kernel->name);
+		return HYS_OK;
+	}
+	reference.context = picker->reference_context ? picker->reference_context : context;
+	reference.device = picker->reference;
+	status = hys_self_test(&site, &reference, &picker->plan->problem, kernel, program,
+			       attempt->reason);
+	return status == HYS_OK ? trust(attempt, kernel) : status;
+}
+
+static hys_status build(struct attempt *attempt, const struct hys_kernel *kernel, void **program)
+{
+	struct hys_error error = {HYS_OK, 0, ""};
+	const struct hys_backend *backend = attempt->device->backend;
+	hys_status status = backend->program_create(
+		attempt->device, kernel, &attempt->picker->plan->problem, program, &error);
+
+	if (status != HYS_OK)
+		snprintf(attempt->reason, sizeof(attempt->reason), "%.180s", error.message);
+	return status;
+}
+
+/* Whether the kernel can run; why not is left in the attempt. */
+static bool try_kernel(struct attempt *attempt, const struct hys_kernel *kernel, void **program)
+{
+	const struct hys_problem *problem = &attempt->picker->plan->problem;
+	hys_status status;
+
+	*program = NULL;
+	attempt->last = kernel->name;
+	attempt->reason[0] = '\0';
+	HYS_TRY(check_needs(attempt, kernel));
+	if (kernel->applicable &&
+	    !kernel->applicable(kernel, attempt->device, problem, attempt->reason))
+		HYS_TRY(HYS_UNSUPPORTED);
+	HYS_TRY(check_memory(attempt, kernel));
+	HYS_TRY(build(attempt, kernel, program));
+	HYS_TRY(check_itself(attempt, kernel, *program));
+	return true;
+cleanup:
+	if (*program)
+		attempt->device->backend->program_destroy(attempt->device, *program);
+	*program = NULL;
+	attempt->status = status;
+	return false;
+}
+
+static void note_why_not(struct attempt *attempt, const char *name, const char *reason)
+{
+	struct hys_choice *choice = attempt->choice;
+	struct hys_text text = {choice->why_not, sizeof(choice->why_not), strlen(choice->why_not)};
+
+	hys_text_add(&text, "%s%s: %s", text.length ? "\n" : "", name, reason);
+}
+
+/* ---- candidates ---- */
+
+struct candidates {
+	const struct hys_kernel *kernels[CANDIDATES_MAX];
+	int32_t count;
+	const char *why; /* the first is first */
+	bool only;	 /* no other will do */
+};
+
+static bool in_list(const char *list, const char *name)
+{
+	const size_t length = strlen(name);
+
+	for (const char *at = list; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+			return true;
+	}
+	return false;
+}
+
+static const struct hys_kernel *find_kernel(const struct hys_backend *backend, hys_op op,
+					    const char *name)
+{
+	for (int32_t i = 0; i < backend->kernel_count; i++)
+		if (backend->kernels[i].op == op && strcmp(backend->kernels[i].name, name) == 0)
+			return &backend->kernels[i];
+	return NULL;
+}
+
+static void add_candidate(struct candidates *candidates, const struct hys_kernel *kernel)
+{
+	for (int32_t i = 0; i < candidates->count; i++)
+		if (candidates->kernels[i] == kernel)
+			return;
+	if (candidates->count < CANDIDATES_MAX)
+		candidates->kernels[candidates->count++] = kernel;
+}
+
+static void add_listed(const struct attempt *attempt, const char *list,
+		       struct candidates *candidates)
+{
+	const struct hys_backend *backend = attempt->device->backend;
+
+	for (int32_t i = 0; i < backend->kernel_count; i++)
+		if (backend->kernels[i].op == attempt->op &&
+		    (!list || in_list(list, backend->kernels[i].name)))
+			add_candidate(candidates, &backend->kernels[i]);
+}
+
+/* Wisdom's choice, if its kernel still exists. */
+static void add_wise(const struct attempt *attempt, struct candidates *candidates)
+{
+	struct hys_context *context = attempt->picker->context;
+	const struct hys_kernel *kernel = NULL;
+	const char *name;
+
+	pthread_mutex_lock(&context->lock);
+	name = hys_wisdom_find(context->wisdom, attempt->op, attempt->picker->problem_hash,
+			       hys_device_signature(attempt->device));
+	if (name)
+		kernel = find_kernel(attempt->device->backend, attempt->op, name);
+	pthread_mutex_unlock(&context->lock);
+	if (!kernel)
+		return;
+	add_candidate(candidates, kernel);
+	candidates->why = "the fastest known (wisdom)";
+}
+
+static hys_status list_candidates(const struct attempt *attempt, struct candidates *candidates,
+				  struct hys_error *error)
+{
+	const struct hys_wish *wish = attempt->picker->wish;
+	const struct hys_kernel *fixed;
+
+	memset(candidates, 0, sizeof(*candidates));
+	candidates->only = true;
+	if (wish->names) {
+		fixed = find_kernel(attempt->device->backend, attempt->op,
+				    wish->names[attempt->index][attempt->op]);
+		if (fixed)
+			add_candidate(candidates, fixed);
+		candidates->why = "from the plan's file";
+		return HYS_OK;
+	}
+	if (wish->kernels)
+		add_listed(attempt, wish->kernels, candidates);
+	candidates->why = "asked for by options.kernels";
+	if (candidates->count > 0)
+		return HYS_OK;
+	candidates->why = "first of its table that can run";
+	if (wish->effort != HYS_EFFORT_MEASURE)
+		add_wise(attempt, candidates);
+	if (wish->effort == HYS_EFFORT_WISDOM && candidates->count == 0)
+		return hys_fail(error, HYS_UNSUPPORTED, 0,
+				"no wisdom for %s on %s: it was never measured there",
+				hys_op_name(attempt->op), attempt->device->info.name);
+	candidates->only = wish->effort == HYS_EFFORT_WISDOM;
+	if (!candidates->only)
+		add_listed(attempt, NULL, candidates);
+	return HYS_OK;
+}
+
+/* ---- choosing ---- */
+
+static void choose(struct attempt *attempt, const struct hys_kernel *kernel, void *program,
+		   const char *why)
+{
+	attempt->choice->kernel = kernel;
+	attempt->choice->program = program;
+	snprintf(attempt->choice->why, sizeof(attempt->choice->why), "%s", why);
+}
+
+static hys_status fail_all(const struct attempt *attempt, struct hys_error *error)
+{
+	if (!attempt->last)
+		return hys_fail(error, HYS_UNSUPPORTED, 0, "%s has no kernel for %s",
+				attempt->device->backend->name, hys_op_name(attempt->op));
+	return hys_fail(error, attempt->status, 0, "no kernel for %s can run on %s; %s: %s",
+			hys_op_name(attempt->op), attempt->device->info.name, attempt->last,
+			attempt->reason);
+}
+
+static hys_status choose_first(struct attempt *attempt, const struct candidates *candidates,
+			       struct hys_error *error)
+{
+	void *program;
+
+	for (int32_t i = 0; i < candidates->count; i++) {
+		if (try_kernel(attempt, candidates->kernels[i], &program)) {
+			choose(attempt, candidates->kernels[i], program,
+			       i == 0 || candidates->only ? candidates->why
+							  : "first of its table that can run");
+			return HYS_OK;
+		}
+		note_why_not(attempt, candidates->kernels[i]->name, attempt->reason);
+	}
+	return fail_all(attempt, error);
+}
+
+/* Large enough to tell kernels apart, small enough to wait for. */
+static struct hys_trial_size measure_size(const struct hys_plan *plan)
+{
+	const struct hys_size most = hys_plan_size_max(plan, HYS_OP_SELECT, plan->rows_max);
+	struct hys_trial_size size = {
+		.rows = hys_min64(plan->rows_max, 64),
+		.keys = hys_min64(plan->keys_max, 4096 * plan->problem.scoring.pool),
+		.window_keys = hys_min64(plan->window_keys_max, 256),
+	};
+
+	size.topk = hys_min64(plan->problem.choosing.topk_max, hys_max64(1, most.entries));
+	return size;
+}
+
+static hys_status time_kernel(struct attempt *attempt, const struct hys_kernel *kernel,
+			      void *program, double *seconds, struct hys_error *error)
+{
+	const struct hys_plan *plan = attempt->picker->plan;
+	const struct hys_site site = {attempt->picker->context, attempt->device};
+	const struct hys_trial_size size = measure_size(plan);
+	struct hys_trial trial;
+	hys_status status;
+
+	HYS_TRY(hys_trial_make(&trial, site.context, &plan->problem, attempt->op, &size, error));
+	HYS_TRY(hys_trial_run(&trial, &site, kernel, program, MEASURE_REPEATS, NULL, seconds,
+			      error));
+cleanup:
+	hys_trial_clear(&trial);
+	return status;
+}
+
+static void note_time(struct attempt *attempt, const char *name, double seconds)
+{
+	char reason[64];
+
+	snprintf(reason, sizeof(reason), "slower, %lld us", (long long)(seconds * 1e6 + 0.5));
+	note_why_not(attempt, name, reason);
+}
+
+static hys_status learn(struct attempt *attempt, double seconds, struct hys_error *error)
+{
+	struct hys_context *context = attempt->picker->context;
+	hys_status status;
+
+	pthread_mutex_lock(&context->lock);
+	status = hys_wisdom_learn(context->wisdom, attempt->op, attempt->picker->problem_hash,
+				  hys_device_signature(attempt->device),
+				  attempt->choice->kernel->name, seconds, error);
+	pthread_mutex_unlock(&context->lock);
+	return status;
+}
+
+/* Takes the place of the choice so far if it is faster. */
+static void keep_faster(struct attempt *attempt, const struct hys_kernel *kernel, void *program,
+			double seconds, double *best)
+{
+	struct hys_choice *choice = attempt->choice;
+	void *loser = program;
+	char why[64];
+
+	if (choice->kernel && seconds >= *best) {
+		note_time(attempt, kernel->name, seconds);
+	} else {
+		if (choice->kernel)
+			note_time(attempt, choice->kernel->name, *best);
+		loser = choice->program;
+		snprintf(why, sizeof(why), "the fastest here, %lld us",
+			 (long long)(seconds * 1e6 + 0.5));
+		choose(attempt, kernel, program, why);
+		*best = seconds;
+	}
+	if (loser)
+		attempt->device->backend->program_destroy(attempt->device, loser);
+}
+
+static hys_status choose_fastest(struct attempt *attempt, const struct candidates *candidates,
+				 struct hys_error *error)
+{
+	double best = 0, seconds;
+	void *program;
+
+	for (int32_t i = 0; i < candidates->count; i++) {
+		const struct hys_kernel *kernel = candidates->kernels[i];
+		struct hys_error failure = {HYS_OK, 0, ""};
+
+		if (!try_kernel(attempt, kernel, &program)) {
+			note_why_not(attempt, kernel->name, attempt->reason);
+			continue;
+		}
+		attempt->status = time_kernel(attempt, kernel, program, &seconds, &failure);
+		if (attempt->status == HYS_OK) {
+			keep_faster(attempt, kernel, program, seconds, &best);
+			continue;
+		}
+		snprintf(attempt->reason, sizeof(attempt->reason), "%.180s", failure.message);
+		note_why_not(attempt, kernel->name, attempt->reason);
+		if (program)
+			attempt->device->backend->program_destroy(attempt->device, program);
+	}
+	return attempt->choice->kernel ? learn(attempt, best, error) : fail_all(attempt, error);
+}
+
+hys_status hys_pick_kernel(struct hys_picker *picker, hys_op op, int32_t device,
+			   struct hys_error *error)
+{
+	struct candidates candidates;
+	struct attempt attempt = {
+		.picker = picker,
+		.op = op,
+		.index = device,
+		.device = picker->plan->devices[device],
+		.choice = &picker->plan->choices[device * HYS_OP_COUNT + (int32_t)op],
+	};
+	hys_status status = list_candidates(&attempt, &candidates, error);
+
+	if (status != HYS_OK)
+		return status;
+	if (picker->wish->effort == HYS_EFFORT_MEASURE && !candidates.only)
+		return choose_fastest(&attempt, &candidates, error);
+	return choose_first(&attempt, &candidates, error);
+}

@@ -1,0 +1,52 @@
+/* planner.h - what a plan is made from, by a caller or from a file. */
+#ifndef HYS_PLANNER_H
+#define HYS_PLANNER_H
+
+#include "core.h"
+
+#define HYS_PLAN_DEVICES_MAX 64
+#define HYS_KERNEL_NAME_MAX 64
+
+/* Everything but the kernels' programs. */
+struct hys_wish {
+	struct hys_problem problem; /* completed */
+	uint32_t operations, flags;
+	int64_t rows_max, keys_max, window_keys_max;
+	int64_t memory_limit_bytes;
+	hys_effort effort;
+	int32_t device_count;
+	int32_t devices[HYS_PLAN_DEVICES_MAX]; /* the context's numbers */
+	double shares[HYS_PLAN_DEVICES_MAX];
+	/* Comma list of kernels to use, or NULL. */
+	const char *kernels;
+	/* From a file: exactly these, [device_count][HYS_OP_COUNT]; or NULL. */
+	const char (*names)[HYS_OP_COUNT][HYS_KERNEL_NAME_MAX];
+	hys_progress *progress;
+	void *progress_user;
+};
+
+hys_status hys_plan_make(struct hys_context *context, const struct hys_wish *wish,
+			 struct hys_plan **plan, struct hys_error *error);
+
+/* The operations that a completed problem has the parts for; why_not of one
+ * that it has not, else NULL. */
+uint32_t hys_problem_operations(const struct hys_problem *problem);
+const char *hys_problem_lacks(const struct hys_problem *problem, hys_op op);
+
+/* pick.c: chooses, builds and tries the kernel of one operation on the plan's
+ * device i. */
+struct hys_picker {
+	struct hys_context *context;
+	struct hys_plan *plan; /* being made */
+	const struct hys_wish *wish;
+	uint64_t problem_hash;
+	struct hys_context *reference_context; /* made when it is needed */
+	struct hys_device *reference;	       /* of the CPU backend; NULL = none */
+	bool reference_sought;
+};
+
+hys_status hys_pick_kernel(struct hys_picker *picker, hys_op op, int32_t device,
+			   struct hys_error *error);
+void hys_picker_clear(struct hys_picker *picker);
+
+#endif
