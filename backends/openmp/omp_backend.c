@@ -55,8 +55,8 @@ static void list_capabilities(uint64_t capabilities, char *text, size_t size)
 static void describe(struct omp_device *device)
 {
 	struct hys_device_info *info = &device->base.info;
-	/* Two 8-wide multiply-adds a cycle with AVX2, two 4-wide adds or
-	 * multiplications without. */
+	/* Two 8-wide multiply-adds a cycle with AVX2, two 4-wide additions and
+	 * two multiplications without. */
 	const bool wide = (device->base.capabilities & OMP_NEEDS_AVX2) == OMP_NEEDS_AVX2;
 	const int64_t units = hys_min64(device->threads, device->base.host->cpus_allowed);
 	omp_cpu_describe(info);
@@ -70,7 +70,7 @@ static void describe(struct omp_device *device)
 	info->compute_units = device->threads;
 	info->numa_node = -1;
 	info->nominal_flops_per_s =
-		(double)hys_max64(1, units) * (wide ? 32.0 : 8.0) * omp_cpu_clock();
+		(double)hys_max64(1, units) * (wide ? 32.0 : 16.0) * omp_cpu_clock();
 	list_capabilities(device->base.capabilities, info->capabilities, sizeof info->capabilities);
 }
 

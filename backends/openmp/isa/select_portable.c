@@ -1,54 +1,98 @@
 /* select_portable.c - scoring and filtering in plain C. Four heads by eight
  * keys: small enough for the registers of most processors. */
 #include <math.h>
+#include <string.h>
 
 #include "isa_functions.h"
 
 #define PANEL OMP_PANEL_PORTABLE
 #define HEADS 4
+#define QUADS (PANEL / 4)
 
-/* dot[h][i] = <q_h, key_i> */
-static void multiply(const float *q, int64_t heads, int64_t dim, const float *packed,
-		     float dot[HEADS][PANEL])
+/* Four floats, in whatever registers there are: left to itself, a compiler may
+ * vectorise the wrong loop of multiply. */
+typedef float quad __attribute__((vector_size(16)));
+typedef int32_t quad_bits __attribute__((vector_size(16)));
+
+static inline quad load(const float *from)
 {
-	for (int64_t h = 0; h < heads; h++) {
-		float sum[PANEL] = {0};
-		for (int64_t d = 0; d < dim; d++)
-			for (int32_t i = 0; i < PANEL; i++)
-				sum[i] += q[h * dim + d] * packed[d * PANEL + i];
-		for (int32_t i = 0; i < PANEL; i++)
-			dot[h][i] = sum[i];
+	quad x;
+	memcpy(&x, from, sizeof x);
+	return x;
+}
+
+/* dot[h] = <q_h, keys>, for a number of heads that the compiler knows. */
+static inline __attribute__((always_inline)) void
+multiply(const float *q, int32_t heads, int64_t dim, const float *packed, quad dot[HEADS][QUADS])
+{
+	for (int32_t h = 0; h < heads; h++)
+		for (int32_t v = 0; v < QUADS; v++)
+			dot[h][v] = (quad){0};
+	for (int64_t d = 0; d < dim; d++, packed += PANEL) {
+		const quad k0 = load(packed), k1 = load(packed + 4);
+		for (int32_t h = 0; h < heads; h++) {
+			const float a = q[h * dim + d];
+			const quad factor = {a, a, a, a};
+			dot[h][0] += factor * k0;
+			dot[h][1] += factor * k1;
+		}
 	}
 }
 
-static void add_head(const struct omp_query *query, float w, const float dot[PANEL], float *scores)
+static inline void store(float *to, quad x)
 {
-	for (int32_t i = 0; i < PANEL; i++) {
-		const float z = query->scale * dot[i];
-		scores[i] += w * (query->relu && z < 0.0f ? 0.0f : z);
+	memcpy(to, &x, sizeof x);
+}
+
+/* z where it is not negative, NaN included, else 0. */
+static inline quad relu(quad z)
+{
+	return (quad)((quad_bits)z & ~(quad_bits)(z < 0.0f));
+}
+
+static inline void add_head(const struct omp_query *query, float w, const quad dot[QUADS],
+			    float *sums)
+{
+	for (int32_t v = 0; v < QUADS; v++) {
+		const quad z = query->scale * dot[v];
+		store(sums + 4 * v, load(sums + 4 * v) + w * (query->relu ? relu(z) : z));
+	}
+}
+
+/* Where the next head's products go, as in select_avx2.c. */
+struct cursor {
+	float *sums, *next;
+	int64_t left, stride;
+};
+
+static inline __attribute__((always_inline)) void score_heads(const struct omp_query *query,
+							      int64_t j, int32_t heads,
+							      const float *packed,
+							      struct cursor *cursor)
+{
+	quad dot[HEADS][QUADS];
+	multiply(query->q + j * query->dim, heads, query->dim, packed, dot);
+	for (int32_t h = 0; h < heads; h++, cursor->left--) {
+		if (cursor->left == 0) {
+			cursor->left = query->group_heads;
+			cursor->sums = cursor->next;
+			cursor->next += cursor->stride;
+			for (int32_t i = 0; i < PANEL; i++)
+				cursor->sums[i] = 0.0f;
+		}
+		add_head(query, query->w[j + h], dot[h], cursor->sums);
 	}
 }
 
 void omp_score_portable(const struct omp_query *query, const float *packed, float *scores,
 			int64_t stride)
 {
-	float dot[HEADS][PANEL];
-	float *sums = scores, *next = scores;
-	int64_t left = 0; /* heads of the group that are still to come */
-	for (int64_t j = 0; j < query->heads; j += HEADS) {
-		const int64_t heads = query->heads - j < HEADS ? query->heads - j : HEADS;
-		multiply(query->q + j * query->dim, heads, query->dim, packed, dot);
-		for (int64_t h = 0; h < heads; h++, left--) {
-			if (left == 0) {
-				left = query->group_heads;
-				sums = next;
-				next += stride;
-				for (int32_t i = 0; i < PANEL; i++)
-					sums[i] = 0.0f;
-			}
-			add_head(query, query->w[j + h], dot[h], sums);
-		}
-	}
+	struct cursor cursor = {.next = scores, .stride = stride};
+	int64_t j = 0;
+	for (; j + HEADS <= query->heads; j += HEADS)
+		score_heads(query, j, HEADS, packed, &cursor);
+	for (; j < query->heads; j++)
+		score_heads(query, j, 1, packed, &cursor);
 }
 
 int64_t omp_filter_portable(const float *scores, int64_t n, float least, int32_t first,
