@@ -5,6 +5,8 @@
 #include <string.h>
 
 #define HYS_HOST_ALIGN 64
+/* More than any address space holds, and what saturated sums come to. */
+#define HYS_HOST_MOST ((uint64_t)1 << 56)
 
 static void *allocate_default(void *user, size_t bytes, size_t align)
 {
@@ -30,7 +32,7 @@ void *hys_alloc(const struct hys_allocator *allocator, int64_t bytes)
 {
 	void *pointer;
 
-	if (bytes < 0 || (uint64_t)bytes > SIZE_MAX / 2)
+	if (bytes < 0 || (uint64_t)bytes > HYS_HOST_MOST || (uint64_t)bytes > SIZE_MAX / 2)
 		return NULL;
 	if (bytes == 0)
 		bytes = 1;

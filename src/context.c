@@ -15,7 +15,7 @@ bool hys_host_disabled(const struct hys_host *host, const char *name)
 	for (const char *item = host->disable; *item;) {
 		size_t span = strcspn(item, ", ");
 
-		if (span == length && memcmp(item, name, length) == 0)
+		if (span > 0 && span == length && memcmp(item, name, length) == 0)
 			return true;
 		item += span + (item[span] != '\0');
 	}

@@ -129,23 +129,39 @@ static void bind_to(const struct cpus *cpus)
 
 #ifdef HYS_WITH_HWLOC
 /* hwloc's own OpenCL, CUDA and X11 components would start drivers inside this
- * process. They add OS devices only, which are filtered out as well. */
+ * process; they add OS devices only, which are filtered out as well. Its x86
+ * component moves the calling thread from CPU to CPU, for details that are not
+ * needed here. */
+static void leave_out(hwloc_topology_t machine)
+{
+#if HWLOC_API_VERSION >= 0x00020100
+	static const char *const unwanted[] = {
+		"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl",
+#ifdef __linux__
+		"x86",
+#endif
+	};
+	for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
+		hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+					      unwanted[i]);
+#endif
+	hwloc_topology_set_all_types_filter(machine, HWLOC_TYPE_FILTER_KEEP_NONE);
+	/* What memory and PCI devices may hang on. */
+	hwloc_topology_set_type_filter(machine, HWLOC_OBJ_PACKAGE,
+				       HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
+	hwloc_topology_set_type_filter(machine, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
+}
+
 static void load_machine(struct hys_topology *topology)
 {
 	hwloc_topology_t machine;
 
 	if (hwloc_topology_init(&machine) != 0)
 		return;
-#if HWLOC_API_VERSION >= 0x00020100
-	static const char *const unwanted[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"};
-	for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
-		hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
-					      unwanted[i]);
-#endif
+	leave_out(machine);
 	hwloc_topology_set_type_filter(machine, HWLOC_OBJ_PCI_DEVICE,
 				       HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
 	hwloc_topology_set_type_filter(machine, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-	hwloc_topology_set_type_filter(machine, HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_NONE);
 	if (hwloc_topology_load(machine) == 0)
 		topology->machine = machine;
 	else
