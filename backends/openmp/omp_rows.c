@@ -131,13 +131,20 @@ int64_t omp_walk_keys(struct omp_walk *walk, int64_t *keys, int64_t most)
 	return count;
 }
 
+/* The most that one row sees; 0 says that this is not known. */
+static int64_t bound(int64_t row_most, int64_t all)
+{
+	return row_most > 0 ? hys_min64(row_most, all) : all;
+}
+
 int64_t omp_walk_most(const struct hys_size *size)
 {
 	const struct hys_attending *attending = &size->problem->attending;
+	const int64_t visible = bound(size->row_keys, size->keys);
 	int64_t most = hys_mul64(size->topk, hys_index_span(size->problem));
 
 	most = hys_add64(most, (int64_t)attending->first + attending->window);
-	if (attending->flags & HYS_ATTENDING_DENSE || most > size->keys)
-		most = size->keys;
-	return hys_add64(most, size->window_keys);
+	if (attending->flags & HYS_ATTENDING_DENSE || most > visible)
+		most = visible;
+	return hys_add64(most, bound(size->row_window_keys, size->window_keys));
 }
