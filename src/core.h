@@ -307,6 +307,8 @@ struct hys_gather;
 hys_status hys_gather_create(const struct hys_plan *plan, struct hys_gather **gather,
 			     struct hys_error *error);
 void hys_gather_destroy(struct hys_gather *gather);
+/* Host memory that one takes; 0 with one device. */
+int64_t hys_gather_bytes(const struct hys_plan *plan);
 /* The number of the next operation; for the exec's one thread. */
 int64_t hys_gather_ticket(struct hys_gather *gather);
 /* Host memory of each lane for its partial outputs. */
@@ -340,7 +342,8 @@ struct hys_work {
 	double key_pairs;      /* visible (row, key) */
 	double entry_pairs;    /* visible (row, entry) */
 	double attended_pairs; /* (row, key) that attention reads */
-	double set_entries;    /* (row, index) that the indexer loss reads */
+	double set_keys;       /* (row, key) behind the chosen indices */
+	double set_entries;    /* (row, entry) behind them */
 	double coarse_pairs;   /* (row, complete coarse block) */
 	double kept_pairs;     /* (row, entry) behind the coarse step */
 };

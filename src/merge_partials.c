@@ -48,6 +48,11 @@ static int64_t slot_bytes_of(const struct hys_plan *plan)
 	return most;
 }
 
+int64_t hys_gather_bytes(const struct hys_plan *plan)
+{
+	return plan->device_count < 2 ? 0 : hys_mul64(slot_bytes_of(plan), plan->device_count);
+}
+
 hys_status hys_gather_create(const struct hys_plan *plan, struct hys_gather **gather,
 			     struct hys_error *error)
 {
@@ -63,7 +68,7 @@ hys_status hys_gather_create(const struct hys_plan *plan, struct hys_gather **ga
 	made->plan = plan;
 	made->allocator = allocator;
 	made->slot_bytes = slot_bytes_of(plan);
-	bytes = hys_mul64(made->slot_bytes, plan->device_count);
+	bytes = hys_gather_bytes(plan);
 	made->memory = hys_alloc(allocator, bytes);
 	if (!made->memory) {
 		hys_free(allocator, made);

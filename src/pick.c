@@ -279,8 +279,13 @@ static hys_status list_candidates(const struct attempt *attempt, struct candidat
 	if (wish->names) {
 		fixed = find_kernel(attempt->device->backend, attempt->op,
 				    wish->names[attempt->index][attempt->op]);
-		if (fixed)
-			add_candidate(candidates, fixed);
+		if (!fixed)
+			return hys_fail(
+				error, HYS_FORMAT, 0,
+				"the plan's file has the kernel %s for %s, which %s has not",
+				wish->names[attempt->index][attempt->op], hys_op_name(attempt->op),
+				attempt->device->backend->name);
+		add_candidate(candidates, fixed);
 		candidates->why = "from the plan's file";
 		return HYS_OK;
 	}

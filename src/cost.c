@@ -1,0 +1,230 @@
+/* What an operation costs, from what its rows see and read: useful work only,
+ * and memory that it cannot do without. */
+#include <math.h>
+
+#include "core.h"
+
+/* Until a device has been measured. */
+#define CPU_BYTES_PER_S 2e10
+#define GPU_BYTES_PER_S 5e11
+#define LEAST_FLOPS_PER_S 1e9
+
+/* ---- work ---- */
+
+static void add_row(struct hys_work *work, const struct hys_problem *problem, int64_t keys,
+		    int64_t entries)
+{
+	const struct hys_attending *attending = &problem->attending;
+	const struct hys_choosing *choosing = &problem->choosing;
+	const double topk = choosing->topk_max;
+	const double read =
+		topk * (double)hys_index_span(problem) + attending->window + attending->first;
+	const double kept = (double)choosing->coarse_keep * choosing->coarse_block;
+	const bool dense = attending->flags & HYS_ATTENDING_DENSE;
+
+	work->rows++;
+	work->key_pairs += (double)keys;
+	work->entry_pairs += (double)entries;
+	work->attended_pairs += dense ? (double)keys : fmin(read, (double)keys);
+	work->set_keys += fmin(topk * (double)hys_index_span(problem), (double)keys);
+	work->set_entries += fmin(topk * problem->scoring.block, (double)entries);
+	if (choosing->coarse_block > 0)
+		work->coarse_pairs += (double)(entries / choosing->coarse_block);
+	work->kept_pairs += fmin(kept, (double)entries);
+}
+
+struct hys_work hys_work_of(const struct hys_problem *problem, const struct hys_batch *batch,
+			    int64_t rows, int64_t keys)
+{
+	const int64_t count = batch ? batch->rows : rows;
+	struct hys_work work = {0};
+
+	for (int64_t t = 0; t < count; t++) {
+		const int64_t position = hys_max64(keys - rows + t + 1, 0);
+
+		if (batch)
+			add_row(&work, problem,
+				batch->key_pairs_before[t + 1] - batch->key_pairs_before[t],
+				batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t]);
+		else
+			add_row(&work, problem, position, position / problem->scoring.pool);
+	}
+	return work;
+}
+
+double hys_cost_flops(hys_op op, const struct hys_problem *problem, const struct hys_work *work)
+{
+	const struct hys_attending *attending = &problem->attending;
+	const double score = 2.0 * problem->scoring.heads * problem->scoring.dim;
+	const double h = attending->heads, d = attending->head_dim, v = attending->value_dim;
+
+	switch (op) {
+	case HYS_OP_SELECT:
+		return score * work->entry_pairs;
+	case HYS_OP_SELECT_COARSE:
+		return score * work->coarse_pairs;
+	case HYS_OP_SELECT_COARSE_TO_FINE:
+		return score * (work->coarse_pairs + work->kept_pairs);
+	case HYS_OP_ATTENTION_FORWARD:
+		return 2 * h * (d + v) * work->attended_pairs;
+	case HYS_OP_ATTENTION_BACKWARD:
+		return 2 * h * (3 * d + 2 * v) * work->attended_pairs;
+	case HYS_OP_INDEXER_LOSS:
+		/* The teacher's scores, then the index scores forward and the
+		 * two products of their backward. */
+		return 2 * h * d * work->set_keys + 3 * score * work->set_entries;
+	case HYS_OP_MERGE:
+		return 3 * h * v * work->rows;
+	case HYS_OP_FIDELITY:
+		return 2 * h * d * work->key_pairs;
+	default:
+		return 0; /* pooling is all memory */
+	}
+}
+
+/* ---- bytes ---- */
+
+static struct hys_size size_of(const struct hys_plan *plan, hys_op op,
+			       const struct hys_batch *batch)
+{
+	struct hys_size size = hys_plan_size_max(plan, op, hys_plan_rows_max(plan, op));
+	const bool pooled = plan->problem.scoring.pool > 1;
+
+	if (!batch)
+		return size;
+	size.rows = batch->rows;
+	size.keys = batch->keys;
+	size.entries = batch->entries;
+	size.window_keys = batch->window_keys;
+	size.coarse_blocks = batch->coarse_blocks;
+	if (op == HYS_OP_POOL)
+		size.rows = pooled ? batch->entries : batch->coarse_blocks;
+	if (op == HYS_OP_POOL_BACKWARD)
+		size.rows = pooled ? batch->keys : batch->entries;
+	return size;
+}
+
+/* One series of the widest kind that the problem pools. */
+static struct hys_dims dims_of(const struct hys_plan *plan, const struct hys_size *size)
+{
+	const bool pooled = plan->problem.scoring.pool > 1;
+	struct hys_dims dims = hys_dims_max(plan, size);
+
+	dims.size[HYS_DIM_CHANNELS2] = dims.size[HYS_DIM_CHANNELS];
+	dims.size[HYS_DIM_POOL_ROWS] = pooled ? size->keys : size->entries;
+	dims.size[HYS_DIM_UNITS] = pooled ? size->entries : size->coarse_blocks;
+	return dims;
+}
+
+/* Whether a caller normally has this tensor. */
+static bool is_usual(const struct hys_field *field, const struct hys_problem *problem, hys_op op)
+{
+	const struct hys_attending *attending = &problem->attending;
+	const bool attends = op == HYS_OP_ATTENTION_FORWARD || op == HYS_OP_ATTENTION_BACKWARD;
+	const bool values = field->dims[0] == HYS_DIM_KEYS && field->dims[2] == HYS_DIM_VALUE_DIM;
+
+	if (!(field->flags & HYS_FIELD_OPTIONAL))
+		return true;
+	if (!(field->flags & HYS_FIELD_USUAL))
+		return false;
+	if (attends && field->dims[2] == HYS_DIM_TOPK)
+		return !(attending->flags & HYS_ATTENDING_DENSE);
+	/* One narrower value head is how a shared latent looks. */
+	return !values || attending->kv_heads > 1 || attending->value_dim >= attending->head_dim;
+}
+
+static int64_t tensor_bytes(const struct hys_plan *plan, hys_op op, const struct hys_size *size)
+{
+	const struct hys_fields *fields = hys_op_fields(op);
+	const struct hys_dims dims = dims_of(plan, size);
+	int64_t bytes = 0;
+
+	for (int32_t i = 0; i < fields->count; i++) {
+		const struct hys_field *field = &fields->fields[i];
+		const hys_dtype dtype = hys_field_dtype(field, &plan->problem);
+
+		if (is_usual(field, &plan->problem, op))
+			bytes = hys_add64(bytes, hys_mul64(hys_field_elements(field, &dims),
+							   (int64_t)hys_dtype_size(dtype)));
+	}
+	return bytes;
+}
+
+static int64_t workspace_bytes(const struct hys_plan *plan)
+{
+	int64_t bytes = hys_gather_bytes(plan);
+
+	for (int32_t i = 0; i < plan->device_count; i++)
+		bytes = hys_add64(bytes, hys_workspace_max(plan, i));
+	return bytes;
+}
+
+/* Arrays of int32 and two prefix sums, and a copy on each device that cannot
+ * read the host's. */
+static int64_t batch_bytes(const struct hys_plan *plan, const struct hys_batch *batch)
+{
+	const bool coarse = plan->problem.choosing.coarse_block > 0;
+	const bool pools =
+		plan->operations & (HYS_OP_BIT(HYS_OP_POOL) | HYS_OP_BIT(HYS_OP_POOL_BACKWARD));
+	const struct hys_size size = hys_plan_size_max(plan, HYS_OP_SELECT, plan->rows_max);
+	const int64_t rows = batch ? batch->rows : plan->rows_max;
+	int64_t words = (6 + coarse + 2 * (plan->window_keys_max > 0)) * rows;
+	int64_t copies = 1;
+
+	words += coarse ? 2 * size.coarse_blocks : 0;
+	words += pools ? size.keys + (2 + coarse) * size.entries : 0;
+	for (int32_t i = 0; i < plan->device_count; i++)
+		copies += !plan->devices[i]->host_memory;
+	return copies * (batch ? hys_batch_bytes(batch) : 4 * words) + 16 * (rows + 1);
+}
+
+/* ---- time ---- */
+
+static double device_time_s(const struct hys_plan *plan, hys_op op, int32_t i,
+			    const struct hys_cost *cost)
+{
+	struct hys_context *context = plan->context;
+	const struct hys_device *device = plan->devices[i];
+	const struct hys_kernel *kernel = hys_plan_choice(plan, op, i)->kernel;
+	struct hys_device_speed speed;
+
+	pthread_mutex_lock(&context->lock);
+	speed = context->speeds[plan->device_numbers[i]];
+	pthread_mutex_unlock(&context->lock);
+	if (!(speed.flops_per_s > 0))
+		speed.flops_per_s = fmax(device->info.nominal_flops_per_s, LEAST_FLOPS_PER_S);
+	if (!(speed.bytes_per_s > 0))
+		speed.bytes_per_s =
+			device->info.kind == HYS_DEVICE_CPU ? CPU_BYTES_PER_S : GPU_BYTES_PER_S;
+	return fmax(plan->shares[i] * cost->flops / (kernel->efficiency * speed.flops_per_s),
+		    plan->shares[i] * cost->bytes / speed.bytes_per_s);
+}
+
+hys_status hys_plan_cost(const struct hys_plan *plan, hys_op op, const struct hys_batch *batch,
+			 struct hys_cost *cost, struct hys_error *error)
+{
+	struct hys_cost made = {0};
+	struct hys_size size;
+	struct hys_work work;
+
+	if (!plan || !cost)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s is NULL",
+				plan ? "cost" : "plan");
+	if ((unsigned)op >= HYS_OP_COUNT || !(plan->operations & HYS_OP_BIT(op)))
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "op is %s, which is not planned",
+				hys_op_name(op));
+	if (batch && batch->plan != plan)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "batch is another plan's");
+	size = size_of(plan, op, batch);
+	work = hys_work_of(&plan->problem, batch, plan->rows_max, plan->keys_max);
+	made.tensor_bytes = tensor_bytes(plan, op, &size);
+	made.workspace_bytes = workspace_bytes(plan);
+	made.peak_bytes = hys_add64(hys_add64(made.tensor_bytes, made.workspace_bytes),
+				    batch_bytes(plan, batch));
+	made.flops = hys_cost_flops(op, &plan->problem, &work);
+	made.bytes = (double)made.tensor_bytes;
+	for (int32_t i = 0; i < plan->device_count; i++)
+		made.time_s = fmax(made.time_s, device_time_s(plan, op, i, &made));
+	*cost = made;
+	return HYS_OK;
+}

@@ -1,0 +1,104 @@
+/* A plan as a table for people. */
+#include <string.h>
+
+#include "core.h"
+#include "text.h"
+
+#define DEVICE_COLUMN 23
+#define KERNEL_COLUMN 31
+#define WORKSPACE_COLUMN 63
+#define WHY_COLUMN 75
+
+/* One decimal, without the locale's point. */
+static void add_bytes(struct hys_text *text, int64_t bytes)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	int64_t unit = 1;
+	int32_t i = 0;
+
+	for (; bytes / unit >= 1024 && i < 6; i++)
+		unit *= 1024;
+	if (i == 0)
+		hys_text_add(text, "%lld B", (long long)bytes);
+	else
+		hys_text_add(text, "%lld.%d %s", (long long)(bytes / unit),
+			     (int)(bytes % unit / (unit / 1024) * 10 / 1024), units[i]);
+}
+
+static void add_devices(struct hys_text *text, const struct hys_plan *plan)
+{
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		const struct hys_device_info *info = &plan->devices[i]->info;
+		const int64_t permille = (int64_t)(plan->shares[i] * 1000 + 0.5);
+
+		hys_text_add(text, "device %d: %s, %s; %lld.%lld%% of the rows; ",
+			     plan->device_numbers[i], info->backend, info->name,
+			     (long long)(permille / 10), (long long)(permille % 10));
+		add_bytes(text, hys_workspace_max(plan, i));
+		hys_text_add(text, " of workspace\n");
+	}
+}
+
+static void add_why_not(struct hys_text *text, const char *lines)
+{
+	while (*lines) {
+		const size_t length = strcspn(lines, "\n");
+		const size_t start = text->length;
+
+		hys_text_pad(text, start, KERNEL_COLUMN);
+		hys_text_add(text, "not %.*s\n", (int)length, lines);
+		lines += length;
+		lines += *lines == '\n';
+	}
+}
+
+static void add_choice(struct hys_text *text, const struct hys_plan *plan, hys_op op, int32_t i)
+{
+	const struct hys_choice *choice = hys_plan_choice(plan, op, i);
+	const struct hys_size size = hys_plan_size_max(plan, op, hys_plan_rows_max(plan, op));
+	const size_t start = text->length;
+
+	hys_text_add(text, "%s", hys_op_name(op));
+	hys_text_pad(text, start, DEVICE_COLUMN);
+	hys_text_add(text, "%d", plan->device_numbers[i]);
+	hys_text_pad(text, start, KERNEL_COLUMN);
+	hys_text_add(text, "%s", choice->kernel->name);
+	hys_text_pad(text, start, WORKSPACE_COLUMN);
+	add_bytes(text, hys_workspace_bytes(plan, op, i, &size));
+	hys_text_pad(text, start, WHY_COLUMN);
+	hys_text_add(text, "%s\n", choice->why);
+	add_why_not(text, choice->why_not);
+}
+
+size_t hys_plan_describe(const struct hys_plan *plan, char *text, size_t size)
+{
+	struct hys_text out = {text, text ? size : 0, 0};
+	size_t start;
+
+	if (text && size > 0)
+		text[0] = '\0';
+	if (!plan)
+		return 0;
+	hys_text_add(&out, "calls of at most %lld rows over %lld keys", (long long)plan->rows_max,
+		     (long long)plan->keys_max);
+	if (plan->window_keys_max > 0)
+		hys_text_add(&out, " and %lld of a second source",
+			     (long long)plan->window_keys_max);
+	hys_text_add(&out, "\n");
+	add_devices(&out, plan);
+	start = out.length;
+	hys_text_add(&out, "operation");
+	hys_text_pad(&out, start, DEVICE_COLUMN);
+	hys_text_add(&out, "device");
+	hys_text_pad(&out, start, KERNEL_COLUMN);
+	hys_text_add(&out, "kernel");
+	hys_text_pad(&out, start, WORKSPACE_COLUMN);
+	hys_text_add(&out, "workspace");
+	hys_text_pad(&out, start, WHY_COLUMN);
+	hys_text_add(&out, "why\n");
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+		for (int32_t i = 0; i < plan->device_count; i++)
+			if (plan->operations & HYS_OP_BIT(op))
+				add_choice(&out, plan, (hys_op)op, i);
+	return out.length;
+}
