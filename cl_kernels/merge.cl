@@ -13,7 +13,7 @@ merge(const __global void *o_a, long4 o_a_at, const __global void *o_b, long4 o_
       const __global float *lse_a, long4 lse_a_at, const __global float *lse_b, long4 lse_b_at,
       __global void *o, long4 o_at, __global float *lse, long4 lse_at)
 {
-	long row = (long)get_group_id(1), head = (long)get_group_id(0);
+	long row = (long)get_group_id(0) / HEADS, head = (long)get_group_id(0) % HEADS;
 	float a = lse_a[lse_a_at.s0 + row * lse_a_at.s1 + head * lse_a_at.s2];
 	float b = lse_b[lse_b_at.s0 + row * lse_b_at.s1 + head * lse_b_at.s2];
 	float both = log_add_exp(a, b);

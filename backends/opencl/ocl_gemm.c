@@ -3,15 +3,7 @@
 
 #include "ocl_internal.h"
 
-#ifdef HYS_WITH_CLBLAST
-#include <clblast_c.h>
-
-/* CLBlast's caches are not safe against concurrent calls. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool used;
-
-/* Its kernels count elements in 32 bits. */
-static bool fits(const struct hys_ocl_gemm *gemm)
+bool hys_ocl_gemm_fits(const struct hys_ocl_gemm *gemm)
 {
 	int64_t a = hys_add64(gemm->a_offset, hys_mul64(gemm->m, gemm->a_pitch));
 	int64_t b = hys_add64(gemm->b_offset, hys_mul64(gemm->n, gemm->b_pitch));
@@ -19,12 +11,19 @@ static bool fits(const struct hys_ocl_gemm *gemm)
 	return a <= INT32_MAX && b <= INT32_MAX && c <= INT32_MAX;
 }
 
+#ifdef HYS_WITH_CLBLAST
+#include <clblast_c.h>
+
+/* CLBlast's caches are not safe against concurrent calls. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool used;
+
 hys_status hys_ocl_gemm(struct hys_stream *stream, const struct hys_ocl_gemm *gemm,
 			struct hys_error *error)
 {
 	if (gemm->m == 0 || gemm->n == 0)
 		return HYS_OK;
-	if (!fits(gemm))
+	if (!hys_ocl_gemm_fits(gemm))
 		return hys_fail(error, HYS_INTERNAL, 0,
 				"a matrix product is too large for CLBlast");
 	pthread_mutex_lock(&lock);
@@ -45,6 +44,27 @@ hys_status hys_ocl_gemm(struct hys_stream *stream, const struct hys_ocl_gemm *ge
 			(int)code);
 }
 
+hys_status hys_ocl_gemm_prepare(struct hys_ocl_device *device, struct hys_error *error)
+{
+	enum { SIZE = 16 };
+	struct hys_stream stream = {.device = device, .queue = device->queue};
+	struct hys_ocl_gemm gemm = {
+		.m = SIZE, .n = SIZE, .k = SIZE, .a_pitch = SIZE, .b_pitch = SIZE, .c_pitch = SIZE};
+	cl_int code = CL_SUCCESS;
+	cl_mem memory = clCreateBuffer(device->context, CL_MEM_READ_WRITE,
+				       3 * SIZE * SIZE * sizeof(float), NULL, &code);
+	if (!memory)
+		return hys_ocl_check(error, code, "clCreateBuffer");
+	gemm.a = gemm.b = gemm.c = memory;
+	gemm.b_offset = SIZE * SIZE;
+	gemm.c_offset = 2 * SIZE * SIZE;
+	hys_status status = hys_ocl_gemm(&stream, &gemm, error);
+	if (status == HYS_OK)
+		status = hys_ocl_check(error, clFinish(device->queue), "clFinish");
+	clReleaseMemObject(memory);
+	return status;
+}
+
 void hys_ocl_gemm_forget(void)
 {
 	pthread_mutex_lock(&lock);
@@ -61,6 +81,12 @@ hys_status hys_ocl_gemm(struct hys_stream *stream, const struct hys_ocl_gemm *ge
 {
 	(void)stream;
 	(void)gemm;
+	return hys_fail(error, HYS_UNSUPPORTED, 0, "built without CLBlast");
+}
+
+hys_status hys_ocl_gemm_prepare(struct hys_ocl_device *device, struct hys_error *error)
+{
+	(void)device;
 	return hys_fail(error, HYS_UNSUPPORTED, 0, "built without CLBlast");
 }
 

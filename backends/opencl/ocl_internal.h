@@ -89,8 +89,10 @@ struct hys_ocl_source {
 	const char *file;	    /* of cl_kernels/; what it #includes is found there */
 	const char *const *entries; /* __kernel functions, NULL terminated */
 	/* NULL = no options of its own. */
-	void (*define)(const struct hys_ocl_device *device, const struct hys_problem *problem,
-		       struct hys_ocl_options *options);
+	void (*define)(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
+		       const struct hys_problem *problem, struct hys_ocl_options *options);
+	/* What else would otherwise be compiled by the first call; NULL = nothing. */
+	hys_status (*prepare)(struct hys_ocl_device *device, struct hys_error *error);
 };
 
 /* hys_kernel instances: one cl_kernel per entry, in the order of `entries`. */
@@ -127,6 +129,9 @@ struct hys_ocl_args {
 };
 
 struct hys_ocl_args hys_ocl_begin(struct hys_stream *stream, void *instance, int32_t entry);
+/* The same by the name of the __kernel function. */
+struct hys_ocl_args hys_ocl_begin_named(struct hys_stream *stream, void *instance,
+					const char *entry);
 void hys_ocl_arg(struct hys_ocl_args *args, const void *value, size_t bytes);
 void hys_ocl_arg_i32(struct hys_ocl_args *args, int64_t value);
 void hys_ocl_arg_i64(struct hys_ocl_args *args, int64_t value);
@@ -139,7 +144,9 @@ void hys_ocl_arg_array(struct hys_ocl_args *args, const struct hys_tensor *array
 void hys_ocl_arg_region(struct hys_ocl_args *args, const struct hys_region *region, int64_t offset);
 /* Enqueues groups[0] x groups[1] x groups[2] work-groups of local[0] x local[1]
  * x local[2] work-items; no group at all is fine. groups and local hold `dims`
- * numbers. */
+ * numbers. Some devices take at most HYS_OCL_GROUPS_MAX groups in dimensions 1 and 2:
+ * rows of a whole call belong in dimension 0. */
+#define HYS_OCL_GROUPS_MAX 65535
 hys_status hys_ocl_launch(struct hys_ocl_args *args, int32_t dims, const int64_t *groups,
 			  const int64_t *local, struct hys_error *error);
 
@@ -169,7 +176,7 @@ bool hys_ocl_cache_path(const struct hys_host *host, const struct hys_ocl_key *k
 /* ---- ocl_kernels.c ---- */
 
 /* Rows per op, preferred first. Count them here when adding one. */
-#define HYS_OCL_KERNEL_COUNT 1
+#define HYS_OCL_KERNEL_COUNT 11
 extern const struct hys_kernel hys_ocl_kernels[];
 
 /* ---- ocl_measure.c ---- */
@@ -189,6 +196,10 @@ struct hys_ocl_gemm {
 };
 hys_status hys_ocl_gemm(struct hys_stream *stream, const struct hys_ocl_gemm *gemm,
 			struct hys_error *error);
+/* CLBlast counts elements in 32 bits: whether that is enough. */
+bool hys_ocl_gemm_fits(const struct hys_ocl_gemm *gemm);
+/* Compiles CLBlast's product for the device. */
+hys_status hys_ocl_gemm_prepare(struct hys_ocl_device *device, struct hys_error *error);
 /* CLBlast keeps the programs, and so the contexts, that it has seen: drops them.
  * Called whenever a context goes. */
 void hys_ocl_gemm_forget(void);

@@ -1,8 +1,36 @@
 /* ocl_kernels.c - the OpenCL backend's kernels, per op the preferred one first. */
 #include "ocl_internal.h"
 #include "ocl_merge.h"
+#include "ocl_select.h"
+
+#define SELECT(row_name, row_op, row_needs, share, row_detail)                           \
+	{                                                                                \
+		.name = row_name, .op = row_op, .needs = row_needs, .efficiency = share, \
+		.workspace = hys_ocl_select_workspace, .run = hys_ocl_select_run,        \
+		.detail = row_detail                                                     \
+	}
 
 const struct hys_kernel hys_ocl_kernels[] = {
+	SELECT("select.cpu", HYS_OP_SELECT, HYS_OCL_CPU, 0.3, &hys_ocl_select_cpu),
+	SELECT("select.tile", HYS_OP_SELECT, 0, 0.2, &hys_ocl_select_tile),
+	SELECT("select.ref", HYS_OP_SELECT, 0, 0.01, &hys_ocl_select_ref),
+	SELECT("select_coarse.cpu", HYS_OP_SELECT_COARSE, HYS_OCL_CPU, 0.3, &hys_ocl_coarse_cpu),
+	SELECT("select_coarse.tile", HYS_OP_SELECT_COARSE, 0, 0.2, &hys_ocl_coarse_tile),
+	SELECT("select_coarse.ref", HYS_OP_SELECT_COARSE, 0, 0.01, &hys_ocl_coarse_ref),
+	SELECT("select_coarse_to_fine.cpu", HYS_OP_SELECT_COARSE_TO_FINE, HYS_OCL_CPU, 0.3,
+	       &hys_ocl_coarse_cpu),
+	{.name = "select_coarse_to_fine.clblast",
+	 .op = HYS_OP_SELECT_COARSE_TO_FINE,
+	 .needs = HYS_OCL_CLBLAST,
+	 .efficiency = 0.2,
+	 .applicable = hys_ocl_select_clblast_applicable,
+	 .workspace = hys_ocl_select_workspace,
+	 .run = hys_ocl_select_run,
+	 .detail = &hys_ocl_fine_clblast},
+	SELECT("select_coarse_to_fine.tile", HYS_OP_SELECT_COARSE_TO_FINE, 0, 0.2,
+	       &hys_ocl_coarse_tile),
+	SELECT("select_coarse_to_fine.ref", HYS_OP_SELECT_COARSE_TO_FINE, 0, 0.01,
+	       &hys_ocl_coarse_ref),
 	{.name = "merge.ref",
 	 .op = HYS_OP_MERGE,
 	 .efficiency = 0.01,

@@ -1,4 +1,6 @@
 /* ocl_launch.c - kernel arguments and launches. */
+#include <string.h>
+
 #include "ocl_internal.h"
 
 struct hys_ocl_args hys_ocl_begin(struct hys_stream *stream, void *instance, int32_t entry)
@@ -11,9 +13,20 @@ struct hys_ocl_args hys_ocl_begin(struct hys_stream *stream, void *instance, int
 	return args;
 }
 
+struct hys_ocl_args hys_ocl_begin_named(struct hys_stream *stream, void *instance,
+					const char *entry)
+{
+	const struct hys_ocl_instance *kernels = instance;
+	for (int32_t i = 0; i < kernels->count; i++)
+		if (strcmp(kernels->entries[i], entry) == 0)
+			return hys_ocl_begin(stream, instance, i);
+	return (struct hys_ocl_args){.stream = stream, .name = entry, .failed = CL_INVALID_KERNEL};
+}
+
 void hys_ocl_arg(struct hys_ocl_args *args, const void *value, size_t bytes)
 {
-	cl_int code = clSetKernelArg(args->kernel, args->next, bytes, value);
+	cl_int code = args->kernel ? clSetKernelArg(args->kernel, args->next, bytes, value)
+				   : CL_INVALID_KERNEL;
 	if (code != CL_SUCCESS && args->failed == CL_SUCCESS) {
 		args->failed = code;
 		args->failed_at = args->next;
@@ -82,6 +95,9 @@ hys_status hys_ocl_launch(struct hys_ocl_args *args, int32_t dims, const int64_t
 	for (int32_t d = 0; d < dims; d++) {
 		if (groups[d] == 0)
 			return HYS_OK;
+		if (d > 0 && groups[d] > HYS_OCL_GROUPS_MAX)
+			return hys_fail(error, HYS_INTERNAL, 0, "%lld groups in dimension %d of %s",
+					(long long)groups[d], (int)d, args->name);
 		global_size[d] = (size_t)(groups[d] * local[d]);
 		local_size[d] = (size_t)local[d];
 	}

@@ -230,7 +230,7 @@ hys_status hys_ocl_program_build(struct hys_ocl_device *device, const struct hys
 	if (device->fast_fma)
 		hys_ocl_define(&options, "FAST_FMA", 1);
 	if (source->define)
-		source->define(device, problem, &options);
+		source->define(source, device, problem, &options);
 	if (options.overflow)
 		return hys_fail(error, HYS_INTERNAL, 0, "build options of %s are too long",
 				source->file);
@@ -254,9 +254,12 @@ hys_status hys_ocl_program_create(struct hys_device *device, const struct hys_ke
 				  const struct hys_problem *problem, void **program,
 				  struct hys_error *error)
 {
+	const struct hys_ocl_source *source = kernel->detail;
+	struct hys_ocl_device *own = hys_ocl_device(device);
 	cl_program built = NULL;
-	hys_status status = hys_ocl_program_build(hys_ocl_device(device), kernel->detail, problem,
-						  &built, error);
+	hys_status status = source->prepare ? source->prepare(own, error) : HYS_OK;
+	if (status == HYS_OK)
+		status = hys_ocl_program_build(own, source, problem, &built, error);
 	if (status == HYS_OK)
 		*program = built;
 	return status;
