@@ -251,18 +251,30 @@ static bool near(double got, double want, double tolerance)
 }
 
 void suite_each(const struct suite_run *run, const char *name, double *got, const double *want,
-		int64_t count, double absolute, double relative)
+		int64_t count, struct suite_tolerance tolerance)
 {
 	for (int64_t i = 0; i < count; i++) {
-		const double tolerance = absolute + relative * fabs(want[i]);
+		const double allowed = tolerance.absolute +
+				       tolerance.relative * fmax(tolerance.least, fabs(want[i]));
 
-		if (near(got[i], want[i], tolerance))
+		if (near(got[i], want[i], allowed))
 			continue;
 		suite_fail(run, "%s[%lld] is %.9g, expected %.9g, tolerance %.3g", name,
-			   (long long)i, got[i], want[i], tolerance);
+			   (long long)i, got[i], want[i], allowed);
 		break;
 	}
 	free(got);
+}
+
+void suite_same(const struct suite_run *run, const char *name, const double *got,
+		const double *want, int64_t count, const unsigned char *marked, int64_t length)
+{
+	for (int64_t i = 0; i < count; i++)
+		if (marked[i / length] && !(got[i] == want[i])) {
+			suite_fail(run, "%s[%lld] is %.9g, expected exactly %.9g", name,
+				   (long long)i, got[i], want[i]);
+			break;
+		}
 }
 
 /* ---- cases ---- */

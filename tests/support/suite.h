@@ -78,9 +78,17 @@ bool suite_collect(const struct suite_run *run, struct place *place);
  * square of all are measured by that instead of their own magnitude. Frees `got`. */
 void suite_close(const struct suite_run *run, const char *name, double *got, const double *want,
 		 int64_t vectors, int64_t length, double tolerance);
-/* |got - want| <= absolute + relative * |want| for each element. Frees `got`. */
+/* |got - want| <= absolute + relative * max(least, |want|) for each element; NaN and
+ * infinities must be the same. */
+struct suite_tolerance {
+	double absolute, relative, least;
+};
+/* Frees `got`. */
 void suite_each(const struct suite_run *run, const char *name, double *got, const double *want,
-		int64_t count, double absolute, double relative);
+		int64_t count, struct suite_tolerance tolerance);
+/* got[i] must have the bits of want[i] where marked[i / length]. */
+void suite_same(const struct suite_run *run, const char *name, const double *got,
+		const double *want, int64_t count, const unsigned char *marked, int64_t length);
 
 /* A growing list of cases, each `size` bytes. */
 struct suite_list {

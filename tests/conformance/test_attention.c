@@ -1,0 +1,37 @@
+/* attention forward: every kernel row against the oracle. */
+#include "attention_table.h"
+
+/* clang-format off */
+static const struct attention_case forward_table[] = {
+	{CORE("without lse"), SEE(20, 40), .features = ATTENTION_NO_LSE},
+	{FULL("huge f16 in f16"), SEE(20, 40), .values = ATTENTION_HUGE, .dtype = F16},
+	{CORE("minus infinity"), SEE(20, 40), .values = ATTENTION_MINUS, .topk = 3},
+	{FULL("minus infinity, dense"), SEE(20, 40), .values = ATTENTION_MINUS, .features = DENSE | SINK},
+	{FULL("minus infinity, window"), SEE(20, 40), .values = ATTENTION_MINUS, .window = 2, .indices = INDICES_ABSENT},
+};
+/* clang-format on */
+
+static void run_case(void **state)
+{
+	struct suite_run run = {0};
+	struct attention_data data;
+	struct suite_want want;
+
+	attention_make(&data, *state);
+	want = attention_want(&data, HYS_OP_ATTENTION_FORWARD);
+	while (suite_next(&run, &want))
+		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
+			attention_forward_try(&data, &run, suite_placements[i]);
+	attention_free(&data);
+}
+
+int main(void)
+{
+	struct suite_list list = {.size = sizeof(struct attention_case)};
+
+	add_attention_cases(&list);
+	for (size_t i = 0; i < sizeof(forward_table) / sizeof(forward_table[0]); i++)
+		suite_add(&list, &forward_table[i]);
+	return suite_main("attention_forward", HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD), &list,
+			  run_case);
+}

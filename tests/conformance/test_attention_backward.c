@@ -1,0 +1,49 @@
+/* attention backward: every kernel row against the oracle. */
+#include "attention_table.h"
+
+#define ADD ATTENTION_ACCUMULATE
+#define F32_GRADS ATTENTION_F32_GRADS
+
+/* clang-format off */
+static const struct attention_case backward_table[] = {
+	{CORE("accumulate"), SEE(20, 40, .window_keys = 9), .features = ADD | SINK},
+	{FULL("accumulate f16"), SEE(20, 40), .dtype = F16, .features = ADD},
+	{FULL("accumulate bf16 in f32"), SEE(20, 40), .dtype = BF16, .features = ADD | F32_GRADS},
+	{FULL("accumulate MLA"), SEE(20, 40), .heads = 8, .head_dim = 40, .value_dim = 32, .features = ADD | SHARED},
+	{CORE("accumulate a range"), SEE(40, 60), .window = 3, .features = ADD | ATTENTION_RANGE},
+	{CORE("f16, gradients in f32"), SEE(20, 40), .dtype = F16, .features = F32_GRADS},
+	{FULL("bf16, gradients in f32"), SEE(20, 40, .window_keys = 9), .dtype = BF16, .features = F32_GRADS | SINK},
+	{CORE("only dq"), SEE(20, 40, .window_keys = 9), .features = ATTENTION_ONLY_DQ | SINK},
+	{CORE("only dk"), SEE(20, 40, .window_keys = 9), .features = ATTENTION_ONLY_DK | SINK},
+	{FULL("only dk, shared v"), SEE(20, 40), .features = ATTENTION_ONLY_DK | SHARED},
+	{FULL("many rows on few keys"), SEE(300, 12, .full = true), .topk = 5},
+};
+/* clang-format on */
+
+static void run_case(void **state)
+{
+	struct suite_run run = {0};
+	struct attention_data data;
+	struct attention_grads grads;
+	struct suite_want want;
+
+	attention_make(&data, *state);
+	attention_grads_make(&grads, &data);
+	want = attention_want(&data, HYS_OP_ATTENTION_BACKWARD);
+	while (suite_next(&run, &want))
+		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
+			attention_backward_try(&data, &grads, &run, suite_placements[i]);
+	attention_grads_free(&grads);
+	attention_free(&data);
+}
+
+int main(void)
+{
+	struct suite_list list = {.size = sizeof(struct attention_case)};
+
+	add_attention_cases(&list);
+	for (size_t i = 0; i < sizeof(backward_table) / sizeof(backward_table[0]); i++)
+		suite_add(&list, &backward_table[i]);
+	return suite_main("attention_backward", HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD), &list,
+			  run_case);
+}
