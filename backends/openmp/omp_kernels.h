@@ -17,4 +17,23 @@ int64_t omp_select_ref_workspace(const struct hys_kernel *kernel, const struct h
 hys_status omp_select_ref_run(const struct hys_kernel *kernel, struct hys_stream *stream,
 			      void *instance, const struct hys_call *call, struct hys_error *error);
 
+/* omp_pool.c, omp_pool_backward.c */
+hys_status omp_pool_run(const struct hys_kernel *kernel, struct hys_stream *stream, void *instance,
+			const struct hys_call *call, struct hys_error *error);
+int64_t omp_pool_backward_workspace(const struct hys_kernel *kernel,
+				    const struct hys_device *device, const struct hys_size *size);
+hys_status omp_pool_backward_run(const struct hys_kernel *kernel, struct hys_stream *stream,
+				 void *instance, const struct hys_call *call,
+				 struct hys_error *error);
+
+/* omp_merge.c */
+hys_status omp_merge_run(const struct hys_kernel *kernel, struct hys_stream *stream, void *instance,
+			 const struct hys_call *call, struct hys_error *error);
+
+/* omp_fidelity.c */
+int64_t omp_fidelity_workspace(const struct hys_kernel *kernel, const struct hys_device *device,
+			       const struct hys_size *size);
+hys_status omp_fidelity_run(const struct hys_kernel *kernel, struct hys_stream *stream,
+			    void *instance, const struct hys_call *call, struct hys_error *error);
+
 #endif
