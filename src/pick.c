@@ -82,11 +82,12 @@ static hys_status check_memory(struct attempt *attempt, const struct hys_kernel 
 	struct hys_plan *plan = attempt->picker->plan;
 	const int64_t rows = hys_plan_rows_max(plan, attempt->op);
 	const struct hys_size size = hys_plan_size_max(plan, attempt->op, rows);
+	const struct hys_kernel *chosen = attempt->choice->kernel;
 	int64_t bytes;
 
 	attempt->choice->kernel = kernel;
 	bytes = hys_workspace_bytes(plan, attempt->op, attempt->index, &size);
-	attempt->choice->kernel = NULL;
+	attempt->choice->kernel = chosen;
 	if (bytes < INT64_MAX &&
 	    (plan->memory_limit_bytes == 0 || bytes <= plan->memory_limit_bytes))
 		return HYS_OK;
@@ -429,6 +430,11 @@ static hys_status choose_fastest(struct attempt *attempt, const struct candidate
 		const struct hys_kernel *kernel = candidates->kernels[i];
 		struct hys_error failure = {HYS_OK, 0, ""};
 
+		if (attempt->choice->kernel &&
+		    kernel == hys_reference_kernel(attempt->device->backend, attempt->op)) {
+			note_why_not(attempt, kernel->name, "only when no other can run");
+			continue;
+		}
 		if (!try_kernel(attempt, kernel, &program)) {
 			note_why_not(attempt, kernel->name, attempt->reason);
 			continue;

@@ -167,18 +167,25 @@ static hys_status compare_integers(const struct comparison *c, int32_t i, double
 
 /* ---- choices ---- */
 
+/* A mean of small integers is exact when it is of a power of two of them; the
+ * coarse choice also scores the part of its last block that a row sees. */
+static bool means_are_exact(const struct comparison *c)
+{
+	const int32_t block = c->trial->plan.problem.choosing.coarse_block;
+
+	return c->trial->op == HYS_OP_SELECT ||
+	       (c->trial->op == HYS_OP_SELECT_COARSE_TO_FINE && (block & (block - 1)) == 0);
+}
+
 /* How far a score may be off: not at all where every product and sum is exact
  * in f32, else a few roundings of the largest sum there can be. */
 static double score_slack(const struct comparison *c)
 {
-	const struct hys_problem *problem = &c->trial->plan.problem;
-	const struct hys_scoring *scoring = &problem->scoring;
-	const int32_t block = problem->choosing.coarse_block;
-	const bool means = c->trial->op != HYS_OP_SELECT && (block & (block - 1)) != 0;
+	const struct hys_scoring *scoring = &c->trial->plan.problem.scoring;
 	const double scales = scoring->dtype == HYS_F8E4M3 ? 4 : 1;
 	int exponent;
 
-	if (fabs(frexp(scoring->scale, &exponent)) == 0.5 && !means)
+	if (fabs(frexp(scoring->scale, &exponent)) == 0.5 && means_are_exact(c))
 		return 0;
 	return 1e-6 * fabs(scoring->scale) * scales * 3 * 9 * scoring->dim *
 	       (scoring->heads / scoring->groups);
