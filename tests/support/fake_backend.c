@@ -151,15 +151,28 @@ static void instance_destroy(struct hys_stream *stream, void *instance)
 
 static char *address(const struct hys_region *region)
 {
-	return (char *)region->buffer->native + region->offset_bytes;
+	return (char *)(region->buffer ? region->buffer->native : region->host) +
+	       region->offset_bytes;
 }
 
-/* Only whole copies: what the core's own tasks ask for. */
+static void copy_runs(const struct hys_copy *copy, bool in)
+{
+	for (int64_t i = 0; i < copy->count[0]; i++)
+		for (int64_t j = 0; j < copy->count[1]; j++) {
+			char *host = (char *)copy->host + i * copy->host_pitch[0] +
+				     j * copy->host_pitch[1];
+			char *device = address(&copy->device) + i * copy->device_pitch[0] +
+				       j * copy->device_pitch[1];
+
+			memcpy(in ? device : host, in ? host : device, (size_t)copy->bytes);
+		}
+}
+
 static hys_status copy_in(struct hys_stream *stream, const struct hys_copy *copy,
 			  struct hys_error *error)
 {
 	pass_gate(stream->device);
-	memcpy(address(&copy->device), copy->host, (size_t)copy->bytes);
+	copy_runs(copy, true);
 	return note(stream->device, 'i', error);
 }
 
@@ -167,7 +180,7 @@ static hys_status copy_out(struct hys_stream *stream, const struct hys_copy *cop
 			   struct hys_error *error)
 {
 	pass_gate(stream->device);
-	memcpy(copy->host, address(&copy->device), (size_t)copy->bytes);
+	copy_runs(copy, false);
 	return note(stream->device, 'o', error);
 }
 
