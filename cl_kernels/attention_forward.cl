@@ -1,6 +1,6 @@
 /* attention_forward.cl - softmax attention over the rows of each (row, group).
  *
- * Per chunk of positions: scores, softmax against the running maximum, mix; at the end
+ * Per chunk of positions: scores, softmax against the running maximum, combine; at the end
  * the division. Options: VARIANT and those of its products. */
 #include "attention_rows.clh"
 #include "products.clh"

@@ -1,4 +1,5 @@
 /* ocl_kernels.c - the OpenCL backend's kernels, per op the preferred one first. */
+#include "ocl_attention.h"
 #include "ocl_internal.h"
 #include "ocl_merge.h"
 #include "ocl_select.h"
@@ -8,6 +9,13 @@
 		.name = row_name, .op = row_op, .needs = row_needs, .efficiency = share, \
 		.workspace = hys_ocl_select_workspace, .run = hys_ocl_select_run,        \
 		.detail = row_detail                                                     \
+	}
+
+#define FORWARD(row_name, row_needs, share, row_detail)                               \
+	{                                                                             \
+		.name = row_name, .op = HYS_OP_ATTENTION_FORWARD, .needs = row_needs, \
+		.efficiency = share, .workspace = hys_ocl_forward_workspace,          \
+		.run = hys_ocl_forward, .detail = row_detail                          \
 	}
 
 const struct hys_kernel hys_ocl_kernels[] = {
@@ -31,6 +39,9 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	       &hys_ocl_coarse_tile),
 	SELECT("select_coarse_to_fine.ref", HYS_OP_SELECT_COARSE_TO_FINE, 0, 0.01,
 	       &hys_ocl_coarse_ref),
+	FORWARD("attention_forward.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_forward_cpu),
+	FORWARD("attention_forward.tile", 0, 0.2, &hys_ocl_forward_tile),
+	FORWARD("attention_forward.ref", 0, 0.01, &hys_ocl_forward_ref),
 	{.name = "merge.ref",
 	 .op = HYS_OP_MERGE,
 	 .efficiency = 0.01,

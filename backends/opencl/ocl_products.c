@@ -6,7 +6,7 @@
 #define CPU_COLUMNS 128
 #define TILE_POSITIONS 64
 #define TILE_HEADS_MAX 32
-#define MIX_HEADS_MAX 16
+#define COMBINE_HEADS_MAX 16
 #define ROWS_MAX 256
 #define CHUNK_MIN 1024
 #define CHUNK_ROWS 16 /* rows of a tile that a full chunk leaves room for */
@@ -95,8 +95,8 @@ static int64_t budget(const struct hys_device *device)
 int64_t hys_ocl_take(struct hys_ocl_space *space, int64_t row_bytes)
 {
 	const int64_t at = space->next;
-	space->next = hys_add64(
-		space->next, hys_mul64(space->rows, hys_round_up(row_bytes, HYS_ALIGN)));
+	space->next =
+		hys_add64(space->next, hys_mul64(space->rows, hys_round_up(row_bytes, HYS_ALIGN)));
 	return at;
 }
 
@@ -120,11 +120,6 @@ int64_t hys_ocl_capacity(const struct hys_device *device, int64_t heads, int64_t
 }
 
 /* ---- launches ---- */
-
-struct hys_ocl_args hys_ocl_job_begin(const struct hys_ocl_job *job, int32_t entry)
-{
-	return hys_ocl_begin(job->stream, job->instance, entry);
-}
 
 void hys_ocl_arg_work(struct hys_ocl_args *args, const struct hys_ocl_job *job)
 {
@@ -159,7 +154,7 @@ hys_status hys_ocl_pack(const struct hys_ocl_job *job, const struct hys_tensor *
 	const int64_t groups[2] = {(int64_t)tile->rows * tile->bundles * tile->pitch,
 				   hys_ocl_divide_up(shape.width, LOCAL)};
 	const int64_t local[2] = {LOCAL, 1};
-	struct hys_ocl_args args = hys_ocl_job_begin(job, HYS_OCL_PACK);
+	struct hys_ocl_args args = hys_ocl_begin_named(job->stream, job->instance, "pack");
 	hys_ocl_arg_tensor(&args, y);
 	hys_ocl_arg_i32(&args, shape.type);
 	hys_ocl_arg_i32(&args, shape.channels);
@@ -172,7 +167,7 @@ hys_status hys_ocl_pack(const struct hys_ocl_job *job, const struct hys_tensor *
 	return hys_ocl_launch(&args, 2, groups, local, job->error);
 }
 
-/* Work-groups per cell of `scores` or `mix`: tiles of heads. */
+/* Work-groups per cell of `scores` or `combine`: tiles of heads. */
 static int64_t head_tiles(const struct hys_ocl_job *job, const struct hys_ocl_tile *tile,
 			  int64_t most)
 {
@@ -181,7 +176,7 @@ static int64_t head_tiles(const struct hys_ocl_job *job, const struct hys_ocl_ti
 	return hys_ocl_divide_up(tile->bundle, hys_min64(job->blocks.tile_heads, most));
 }
 
-/* Work-groups that share the channels of a vector in `mix` or `scatter`. */
+/* Work-groups that share the channels of a vector in `combine` or `scatter`. */
 static int64_t channel_tiles(const struct hys_ocl_job *job, const struct hys_ocl_gathered *shape)
 {
 	if (job->variant == HYS_OCL_CPU_VECTORS)
@@ -206,7 +201,7 @@ hys_status hys_ocl_scores(const struct hys_ocl_job *job, const struct hys_tensor
 	const struct hys_ocl_gathered shape = hys_ocl_gathered_of(job, x);
 	const int64_t cells = (int64_t)tile->rows * tile->bundles;
 	const int64_t most = hys_min64(positions, tile->capacity);
-	struct hys_ocl_args args = hys_ocl_job_begin(job, HYS_OCL_SCORES);
+	struct hys_ocl_args args = hys_ocl_begin_named(job->stream, job->instance, "scores");
 	arg_memory(&args, x);
 	hys_ocl_arg(&args, &shape, sizeof(shape));
 	hys_ocl_arg_work(&args, job);
@@ -219,13 +214,13 @@ hys_status hys_ocl_scores(const struct hys_ocl_job *job, const struct hys_tensor
 									   : CPU_GATHER));
 }
 
-hys_status hys_ocl_mix(const struct hys_ocl_job *job, const struct hys_tensor *x, bool start,
-		       const struct hys_ocl_operands *at, const struct hys_ocl_tile *tile)
+hys_status hys_ocl_combine(const struct hys_ocl_job *job, const struct hys_tensor *x, bool start,
+			   const struct hys_ocl_operands *at, const struct hys_ocl_tile *tile)
 {
 	const struct hys_ocl_gathered shape = hys_ocl_gathered_of(job, x);
 	const int64_t cells = (int64_t)tile->rows * tile->bundles;
 	const int64_t sums = (int64_t)tile->pitch * shape.width;
-	struct hys_ocl_args args = hys_ocl_job_begin(job, HYS_OCL_MIX);
+	struct hys_ocl_args args = hys_ocl_begin_named(job->stream, job->instance, "combine");
 	arg_memory(&args, x);
 	hys_ocl_arg(&args, &shape, sizeof(shape));
 	hys_ocl_arg_i32(&args, start);
@@ -234,7 +229,7 @@ hys_status hys_ocl_mix(const struct hys_ocl_job *job, const struct hys_tensor *x
 	hys_ocl_arg(&args, tile, sizeof(*tile));
 	if (job->variant == HYS_OCL_REF)
 		return launch(job, &args, cells, hys_ocl_divide_up(sums, LOCAL));
-	return launch(job, &args, cells * head_tiles(job, tile, MIX_HEADS_MAX),
+	return launch(job, &args, cells * head_tiles(job, tile, COMBINE_HEADS_MAX),
 		      channel_tiles(job, &shape));
 }
 
@@ -252,7 +247,7 @@ hys_status hys_ocl_scatter(const struct hys_ocl_job *job, const struct hys_tenso
 {
 	const struct hys_ocl_gathered shape = hys_ocl_gathered_of(job, out);
 	const int64_t keys = out->shape[0], block = key_block(job, keys);
-	struct hys_ocl_args args = hys_ocl_job_begin(job, HYS_OCL_SCATTER);
+	struct hys_ocl_args args = hys_ocl_begin_named(job->stream, job->instance, "scatter");
 	arg_memory(&args, out);
 	hys_ocl_arg(&args, &shape, sizeof(shape));
 	hys_ocl_arg_i32(&args, block);

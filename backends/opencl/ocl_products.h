@@ -41,10 +41,10 @@ struct hys_ocl_gathered {
 
 /* The tile sizes of a program: build options, and what the layout needs to know. */
 struct hys_ocl_blocks {
-	int32_t width;		 /* CPU: floats of a vector, else 1 */
-	int32_t lanes, vectors;	 /* CPU: heads of a vector, vectors at once */
-	int32_t tile_heads;	 /* TILE: heads of a work-group, a power of two */
-	int32_t channels_each;	 /* TILE: channels of a work-item */
+	int32_t width;		/* CPU: floats of a vector, else 1 */
+	int32_t lanes, vectors; /* CPU: heads of a vector, vectors at once */
+	int32_t tile_heads;	/* TILE: heads of a work-group, a power of two */
+	int32_t channels_each;	/* TILE: channels of a work-item */
 };
 
 /* Of a program for bundles of `bundle` heads and up to `channels` channels. */
@@ -88,11 +88,8 @@ struct hys_ocl_job {
 	struct hys_error *error;
 };
 
-/* Every program that uses products begins its entries with these. */
-#define HYS_OCL_PRODUCT_ENTRIES "pack", "scores", "mix", "scatter"
-enum { HYS_OCL_PACK, HYS_OCL_SCORES, HYS_OCL_MIX, HYS_OCL_SCATTER, HYS_OCL_PRODUCTS };
+#define HYS_OCL_PRODUCT_ENTRIES "pack", "scores", "combine", "scatter"
 
-struct hys_ocl_args hys_ocl_job_begin(const struct hys_ocl_job *job, int32_t entry);
 /* The workspace's start: offsets of regions count from there. */
 void hys_ocl_arg_work(struct hys_ocl_args *args, const struct hys_ocl_job *job);
 
@@ -109,8 +106,8 @@ hys_status hys_ocl_scores(const struct hys_ocl_job *job, const struct hys_tensor
 			  int64_t positions, const struct hys_ocl_operands *at,
 			  const struct hys_ocl_tile *tile);
 /* `start`: the sums begin at 0. */
-hys_status hys_ocl_mix(const struct hys_ocl_job *job, const struct hys_tensor *x, bool start,
-		       const struct hys_ocl_operands *at, const struct hys_ocl_tile *tile);
+hys_status hys_ocl_combine(const struct hys_ocl_job *job, const struct hys_tensor *x, bool start,
+			   const struct hys_ocl_operands *at, const struct hys_ocl_tile *tile);
 /* out: f32 [keys, heads, channels] (or without heads). */
 hys_status hys_ocl_scatter(const struct hys_ocl_job *job, const struct hys_tensor *out,
 			   const struct hys_ocl_operands *at, const struct hys_ocl_tile *tile);
