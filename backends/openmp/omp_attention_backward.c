@@ -80,9 +80,8 @@ static struct scratch lay_out_scratch(struct omp_arena *arena, const struct hys_
 	};
 }
 
-/* Chunk and tile size, so that a tile takes no more than TILE_BYTES. They
- * decide the order of sums where a set has more than one chunk, so nothing but
- * the problem may decide them there. */
+/* Chunk and tile size. Only the problem decides the rows of a tile, because they
+ * decide the order of sums where a set has more than one chunk. */
 static void size_tiles(const struct hys_size *size, struct layout *at)
 {
 	const struct hys_attending *attending = &size->problem->attending;
@@ -95,8 +94,9 @@ static void size_tiles(const struct hys_size *size, struct layout *at)
 	at->v_pitch = omp_pitch(attending->value_dim);
 	at->product_pitch = omp_pitch(larger);
 	at->chunk_pitch = omp_pitch(at->chunk);
-	row_bytes = attending->heads * (2 * at->chunk_pitch + at->q_pitch) * (int64_t)sizeof(float);
-	row_bytes += at->groups * at->chunk * (int64_t)sizeof(int64_t);
+	row_bytes = attending->heads * (2 * omp_pitch(CHUNK_MOST) + at->q_pitch) *
+		    (int64_t)sizeof(float);
+	row_bytes += at->groups * CHUNK_MOST * (int64_t)sizeof(int64_t);
 	at->tile_rows = hys_min64(hys_max64(1, TILE_BYTES / row_bytes), TILE_ROWS_MOST);
 	at->tile_rows = hys_min64(at->tile_rows, hys_max64(1, size->rows));
 }
