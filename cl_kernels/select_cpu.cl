@@ -3,7 +3,7 @@
  * Keys are packed as panels of LANES keys, [panel][DIM][LANES] in f32, index_q as
  * [row][group][block of heads][DIM][BLOCK_HEADS]. One work-item, a work-group of its own,
  * holds the products of BLOCK_HEADS heads and VECTORS x 16 keys in registers.
- * Options besides those of select_common.clh: BLOCK_HEADS, VECTORS. */
+ * Options besides those of select_common.clh: BLOCK_HEADS, VECTORS; KEY_ALIGN is LANES. */
 #include "select_pick.clh"
 
 #define LANES (16 * VECTORS)
@@ -11,6 +11,7 @@
 #define Q_SIZE (HEAD_BLOCKS * DIM * BLOCK_HEADS) /* of a row and group */
 #define PANEL_SIZE (DIM * LANES)
 
+#define UNROLL _Pragma("unroll")
 #define ROWS 8 /* of a work-item: its panel stays in the cache */
 
 /* Keys [first, ...) up to `end`; lanes behind that are 0. */
@@ -67,58 +68,67 @@ static inline void score_panel(const __global float *q, const __global float *pa
 			       const __global float *w, long4 w_at, long row, int group,
 			       float16 *sums)
 {
+	UNROLL
 	for (uint v = 0; v < VECTORS; v++)
 		sums[v] = (float16)(0.0f);
 	for (int block = 0; block < HEAD_BLOCKS; block++) {
 		float16 dots[BLOCK_HEADS][VECTORS];
+		UNROLL
 		for (int h = 0; h < BLOCK_HEADS; h++)
+			UNROLL
 			for (uint v = 0; v < VECTORS; v++)
 				dots[h][v] = (float16)(0.0f);
 		for (int d = 0; d < DIM; d++) {
 			float16 key[VECTORS];
+			UNROLL
 			for (uint v = 0; v < VECTORS; v++)
 				key[v] = vload16((uint)d * VECTORS + v, panel);
+			UNROLL
 			for (int h = 0; h < BLOCK_HEADS; h++)
+				UNROLL
 				for (uint v = 0; v < VECTORS; v++)
 					dots[h][v] = FMA(
 						(float16)(q[(block * DIM + d) * BLOCK_HEADS + h]),
 						key[v], dots[h][v]);
 		}
+		UNROLL
 		for (int h = 0; h < BLOCK_HEADS; h++) {
 			int j = block * BLOCK_HEADS + h;
 			if (j >= GROUP_HEADS)
 				break;
 			float16 weight =
 				(float16)(load_w(w, w_at, row, group * GROUP_HEADS + j));
+			UNROLL
 			for (uint v = 0; v < VECTORS; v++)
 				sums[v] = FMA(weight, activate16(SCALE * dots[h][v]), sums[v]);
 		}
 	}
 }
 
-/* Work-items: panels of keys from key_first on, ROWS rows each of `rows`. */
+/* Scores what lies in the packed keys [key_first, key_end). Work-items: panels counted
+ * from a row's first, ROWS rows each of `rows`. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 score_panels(ROW_ARGS, const __global int *coarse_base, long coarse_base_at, long means_at,
-	     const __global float *w, long4 w_at,
-	     const __global uchar *packed, long packed_at, const __global uchar *panels,
-	     long panels_at, long key_first, long rows, __global uchar *lines, long lines_at,
-	     long line_size)
+	     const __global float *w, long4 w_at, const __global uchar *packed, long packed_at,
+	     const __global uchar *panels, long panels_at, long key_first, long key_end, long rows,
+	     __global uchar *lines, long lines_at, long line_size)
 {
-	long panel = (long)get_group_id(0), key = key_first + panel * LANES;
+	long place = (long)get_group_id(0) * LANES;
 	long r = (long)get_group_id(1) * ROWS, last = min(r + ROWS, rows);
 	for (; r < last; r++) {
 		int2 seen = KEY_INTERVAL(row_first + r);
-		if (key >= seen.y || key + LANES <= seen.x)
+		long key = line_first(seen.x) + place;
+		if (key >= seen.y || key < key_first || key >= key_end)
 			continue;
 		for (int group = 0; group < GROUPS; group++) {
 			long line = r * GROUPS + group;
 			float16 sums[VECTORS];
 			score_panel(WORK(const float, packed) + line * Q_SIZE,
-				    WORK(const float, panels) + panel * PANEL_SIZE, w, w_at,
+				    WORK(const float, panels) + (key - key_first) * DIM, w, w_at,
 				    row_first + r, group, sums);
 			for (uint v = 0; v < VECTORS; v++)
 				vstore16(sums[v], v,
-					 WORK(float, lines) + line * line_size + key);
+					 WORK(float, lines) + line * line_size + place);
 		}
 	}
 }

@@ -16,18 +16,18 @@ static inline float score(const __global void *q, long4 q_at, const __global flo
 	return sum;
 }
 
-/* Work-items: keys, rows * groups. */
+/* Work-items: positions, rows * groups. */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
 score_keys(SCORE_ARGS, KEY_ARGS, __global uchar *lines, long lines_at, long line_size)
 {
 	struct keys keys = keys_of(k, k_at, k_scale, k_scale_at, means, means_at);
 	long line = (long)get_group_id(1), row = row_first + line / GROUPS;
-	long key = (long)get_global_id(0);
 	int2 seen = KEY_INTERVAL(row);
+	long place = (long)get_global_id(0), key = line_first(seen.x) + place;
 	if (key < seen.x || key >= seen.y)
 		return;
 	WORK(float, lines)
-	[line * line_size + key] = score(q, q_at, q_scale, q_scale_at, w, w_at, &keys, row,
+	[line * line_size + place] = score(q, q_at, q_scale, q_scale_at, w, w_at, &keys, row,
 					 (int)(line % GROUPS), key);
 }
 

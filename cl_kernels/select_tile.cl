@@ -3,7 +3,7 @@
  * A work-group of 64 scores TILE_KEYS keys for one row and group. Work-items form a grid
  * of HEAD_ITEMS x KEY_ITEMS; each holds the products of ITEM_HEADS heads and ITEM_KEYS
  * keys in registers, while DEPTH channels at a time lie in local memory.
- * Options besides those of select_common.clh: HEAD_ITEMS, ITEM_HEADS, ITEM_KEYS. */
+ * Options besides those of select_common.clh: HEAD_ITEMS, ITEM_HEADS, ITEM_KEYS; KEY_ALIGN is 1. */
 #include "select_pick.clh"
 
 #define DEPTH 8
@@ -104,37 +104,40 @@ score_keys(SCORE_ARGS, KEY_ARGS, __global uchar *lines, long lines_at, long line
 	TILE
 	struct keys keys = keys_of(k, k_at, k_scale, k_scale_at, means, means_at);
 	long line = (long)get_group_id(1), row = row_first + line / GROUPS;
-	int first = (int)get_group_id(0) * TILE_KEYS;
 	int2 seen = KEY_INTERVAL(row);
+	int place = (int)get_group_id(0) * TILE_KEYS, first = line_first(seen.x) + place;
 	for (int n = (int)get_local_id(0); n < TILE_KEYS; n += 64)
-		tile.key[n] = first + n >= seen.x && first + n < seen.y ? first + n : -1;
+		tile.key[n] = first + n < seen.y ? first + n : -1;
 	barrier(CLK_LOCAL_MEM_FENCE);
-	score_tile(&tile, first < seen.y && first + TILE_KEYS > seen.x, q, q_at, q_scale,
+	score_tile(&tile, first < seen.y, q, q_at, q_scale,
 		   q_scale_at, w, w_at, &keys, row, (int)(line % GROUPS));
 	for (int n = (int)get_local_id(0); n < TILE_KEYS; n += 64)
 		if (tile.key[n] >= 0)
-			WORK(float, lines)[line * line_size + first + n] = tile.sums[n];
+			WORK(float, lines)[line * line_size + place + n] = tile.sums[n];
 }
 
 #if COARSE
 
 /* Scores of complete coarse blocks from their products with index_q, [row][head][block].
- * Work-items: blocks, rows * groups. */
+ * Work-items: positions, rows * groups. */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
-score_products(long row_first, const __global float *w, long4 w_at, const __global uchar *products,
+score_products(ROW_ARGS, const __global int *coarse_base, long coarse_base_at,
+	       const __global float *w, long4 w_at, const __global uchar *products,
 	       long products_at, long blocks, __global uchar *lines, long lines_at, long line_size)
 {
-	long line = (long)get_group_id(1), row = line / GROUPS;
+	const long means_at = 0;
+	long line = (long)get_group_id(1), row = line / GROUPS, place = (long)get_global_id(0);
 	int group = (int)(line % GROUPS);
-	long block = (long)get_global_id(0);
-	if (block >= blocks)
+	int2 seen = KEY_INTERVAL(row_first + row);
+	long block = line_first(seen.x) + place;
+	if (block >= seen.y)
 		return;
 	float sum = 0.0f;
 	for (int j = group * GROUP_HEADS; j < (group + 1) * GROUP_HEADS; j++) {
 		float dot = WORK(const float, products)[(row * HEADS + j) * blocks + block];
 		sum = FMA(load_w(w, w_at, row_first + row, j), activate(SCALE * dot), sum);
 	}
-	WORK(float, lines)[line * line_size + block] = sum;
+	WORK(float, lines)[line * line_size + place] = sum;
 }
 
 /* Work-groups: tiles of entries of listed blocks, rows * groups. */

@@ -7,7 +7,7 @@
 #define TILE_BYTES_CPU ((int64_t)32 << 20)
 #define TILE_BYTES_GPU ((int64_t)256 << 20)
 /* Of packed keys. */
-#define STRIP_BYTES ((int64_t)64 << 20)
+#define STRIP_BYTES ((int64_t)512 << 20)
 
 static int32_t divide_up(int32_t a, int32_t b)
 {
@@ -45,9 +45,11 @@ struct hys_ocl_select_tiles hys_ocl_select_tiles(const struct hys_ocl_select *se
 {
 	const int32_t heads = problem->scoring.heads / problem->scoring.groups;
 	struct hys_ocl_select_tiles tiles = {0};
-	tiles.pick = select->scorer == HYS_OCL_SCORE_CPU ? 1 : 64;
+	const bool cpu = select->scorer == HYS_OCL_SCORE_CPU;
 	tile_sizes(&tiles, heads);
 	cpu_sizes(&tiles, heads, device->vector_width);
+	tiles.pick = cpu ? 1 : 64;
+	tiles.key_align = cpu ? tiles.panel_keys : 1;
 	return tiles;
 }
 
@@ -70,6 +72,7 @@ static void define_tiles(const struct hys_ocl_select *select, const struct hys_o
 {
 	const struct hys_ocl_select_tiles tiles = hys_ocl_select_tiles(select, device, problem);
 	hys_ocl_define(options, "PICK", tiles.pick);
+	hys_ocl_define(options, "KEY_ALIGN", tiles.key_align);
 	if (select->scorer == HYS_OCL_SCORE_CPU) {
 		hys_ocl_define(options, "BLOCK_HEADS", tiles.block_heads);
 		hys_ocl_define(options, "VECTORS", tiles.vectors);
@@ -151,14 +154,14 @@ static int64_t forced_slots(const struct hys_problem *problem, int64_t blocks)
 						   problem->choosing.coarse_block);
 }
 
-static int64_t slots_of(const struct hys_size *size)
+static int64_t slots_of(const struct hys_size *size, int64_t row_entries)
 {
 	const struct hys_choosing *choosing = &size->problem->choosing;
 	int64_t slots = choosing->coarse_keep +
 			forced_slots(size->problem, choosing->first_blocks) +
 			hys_max64(1, forced_slots(size->problem, choosing->local_blocks));
-	/* a document has at most one block more than complete ones */
-	return hys_min64(slots, size->entries / choosing->coarse_block + 1);
+	/* a row sees at most one block in part at either end */
+	return hys_min64(slots, row_entries / choosing->coarse_block + 2);
 }
 
 /* Takes `bytes` of the workspace. */
@@ -219,11 +222,15 @@ void hys_ocl_select_lay_out(const struct hys_ocl_select *select,
 	const bool coarse = op != HYS_OP_SELECT;
 	*layout = (struct hys_ocl_select_layout){0};
 	layout->keys = coarse ? size->coarse_blocks : size->entries;
-	layout->line_size = hys_ocl_divide_up(layout->keys, 256) * 256; /* whole panels */
-	layout->block_line_size = size->entries / problem->scoring.block + 2;
-	layout->slots = op == HYS_OP_SELECT_COARSE_TO_FINE ? slots_of(size) : 0;
-	layout->strip_keys =
-		hys_min64(layout->line_size, hys_max64(256, STRIP_BYTES / dim_bytes / 256 * 256));
+	const int64_t most = size->row_entries ? size->row_entries : size->entries;
+	layout->row_keys =
+		coarse ? hys_min64(layout->keys, most / problem->choosing.coarse_block) : most;
+	/* whole panels of up to 128 keys, of which the first and the last may be seen in part */
+	layout->line_size = hys_round_up(layout->row_keys + 127, 128);
+	layout->block_line_size = most / problem->scoring.block + 2;
+	layout->slots = op == HYS_OP_SELECT_COARSE_TO_FINE ? slots_of(size, most) : 0;
+	layout->strip_keys = hys_min64(hys_round_up(layout->keys, 256),
+				       hys_max64(256, STRIP_BYTES / dim_bytes / 256 * 256));
 
 	const struct row_bytes row = bytes_of_row(select, &tiles, op, size, layout);
 	const int64_t each = hys_max64(1, sum_of(&row));

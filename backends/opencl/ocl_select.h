@@ -21,6 +21,7 @@ struct hys_ocl_select {
 /* Sizes that a program is compiled for. */
 struct hys_ocl_select_tiles {
 	int32_t pick;			 /* work-items that choose for a row and group */
+	int32_t key_align;		 /* of the first key of a line */
 	int32_t item_heads, item_keys;	 /* TILE: of a work-item */
 	int32_t head_items, tile_keys;	 /* TILE: of a work-group */
 	int32_t block_heads, vectors;	 /* CPU: of a work-item, vectors of 16 keys */
@@ -35,6 +36,7 @@ struct hys_ocl_select_tiles hys_ocl_select_tiles(const struct hys_ocl_select *se
 struct hys_ocl_select_layout {
 	int64_t rows;		 /* of a tile */
 	int64_t keys;		 /* scored: entries, or complete coarse blocks */
+	int64_t row_keys;	 /* most that one row sees */
 	int64_t line_size;	 /* floats of a line of scores, one per row and group */
 	int64_t block_line_size; /* of a line of block scores */
 	int64_t slots;		 /* coarse blocks that a row and group may keep */

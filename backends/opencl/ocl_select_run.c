@@ -141,9 +141,10 @@ static hys_status score_panels(const struct job *job, int64_t first, int64_t end
 	work_arg(&args, job, job->layout.packed);
 	work_arg(&args, job, job->layout.strip);
 	hys_ocl_arg_i64(&args, first);
+	hys_ocl_arg_i64(&args, end);
 	hys_ocl_arg_i64(&args, job->rows);
 	lines_arg(&args, job);
-	return launch(&args, hys_ocl_divide_up(end - first, job->tiles.panel_keys),
+	return launch(&args, job->layout.line_size / job->tiles.panel_keys,
 		      hys_ocl_divide_up(job->rows, ROWS), 1, error);
 }
 
@@ -164,7 +165,7 @@ cleanup:
 }
 
 /* index_q as a matrix [rows * heads, dim] times the means; false when index_q is not
- * one, or too large for CLBlast. */
+ * one, or too large for CLBlast, or when it does not pay. */
 static bool as_gemm(const struct job *job, struct hys_ocl_gemm *gemm)
 {
 	const struct hys_tensor *q = &job->args->index_q;
@@ -172,6 +173,9 @@ static bool as_gemm(const struct job *job, struct hys_ocl_gemm *gemm)
 	const struct hys_region *work = &job->call->workspace;
 	const int64_t f32 = sizeof(float);
 	if (q->stride[0] != q->stride[1] * scoring->heads || work->offset_bytes % f32 != 0)
+		return false;
+	/* With many documents most products would be in vain. */
+	if (job->layout.keys == 0 || job->layout.row_keys < job->layout.keys / 2)
 		return false;
 	gemm->m = job->rows * scoring->heads;
 	gemm->n = job->layout.keys;
@@ -194,13 +198,14 @@ static hys_status score_by_products(const struct job *job, const struct hys_ocl_
 	if (status != HYS_OK)
 		return status;
 	struct hys_ocl_args args = begin(job, "score_products");
-	hys_ocl_arg_i64(&args, job->row_first);
+	row_args(&args, job);
+	hys_ocl_arg_array(&args, &job->call->batch.coarse_base);
 	hys_ocl_arg_tensor(&args, &job->args->index_w);
 	work_arg(&args, job, job->layout.products);
 	hys_ocl_arg_i64(&args, job->layout.keys);
 	lines_arg(&args, job);
-	return launch(&args, hys_ocl_divide_up(job->layout.keys, 64), job->rows * job->groups, 64,
-		      error);
+	return launch(&args, hys_ocl_divide_up(job->layout.row_keys, 64), job->rows * job->groups,
+		      64, error);
 }
 
 /* Lines of scores of the tile's rows, over entries or complete coarse blocks. */
@@ -209,7 +214,7 @@ static hys_status score_keys(const struct job *job, struct hys_error *error)
 	struct hys_ocl_gemm gemm = {0};
 	if (job->scorer == HYS_OCL_SCORE_CPU)
 		return score_packed(job, error);
-	if (job->scorer == HYS_OCL_SCORE_CLBLAST && job->layout.keys > 0 && as_gemm(job, &gemm))
+	if (job->scorer == HYS_OCL_SCORE_CLBLAST && as_gemm(job, &gemm))
 		return score_by_products(job, &gemm, error);
 	const int64_t keys = job->scorer == HYS_OCL_SCORE_REF ? 64 : job->tiles.tile_keys;
 	struct hys_ocl_args args = begin(job, "score_keys");
@@ -217,8 +222,8 @@ static hys_status score_keys(const struct job *job, struct hys_error *error)
 	hys_ocl_arg_array(&args, &job->call->batch.coarse_base);
 	means_arg(&args, job);
 	lines_arg(&args, job);
-	return launch(&args, hys_ocl_divide_up(job->layout.keys, keys), job->rows * job->groups, 64,
-		      error);
+	return launch(&args, hys_ocl_divide_up(job->layout.row_keys, keys), job->rows * job->groups,
+		      64, error);
 }
 
 /* Calls `pick` for each run of groups that want the same number. */
