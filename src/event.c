@@ -128,26 +128,25 @@ static hys_status wait_here(struct hys_event_lane *lane, struct hys_error *error
 	return lane->device->backend->event_wait(lane->device, lane->native, error);
 }
 
-/* The device itself waits for an event of its own; for another device's this
+/* A stream waits for an event of its own backend; for another backend's this
  * lane's thread does, or the caller's when the lane has none. */
 static hys_status run_wait(struct hys_exec *exec, int32_t index, const struct hys_task *task,
 			   struct hys_error *error)
 {
-	const struct hys_device *device = exec->plan->devices[index];
+	const struct hys_backend *backend = exec->plan->devices[index]->backend;
 	bool skip = hys_exec_failure(exec, NULL) != HYS_OK;
 	hys_status status = HYS_OK;
 
 	for (int32_t i = 0; !skip && status == HYS_OK && i < task->event->count; i++) {
 		struct hys_event_lane *lane = &task->event->lanes[i];
 
-		if (lane->device != device) {
+		if (lane->device->backend != backend) {
 			status = wait_here(lane, error);
 			continue;
 		}
 		await_record(lane);
 		if (lane->native)
-			status = device->backend->wait(exec->lanes[index].stream, lane->native,
-						       error);
+			status = backend->wait(exec->lanes[index].stream, lane->native, error);
 	}
 	release_event(task->event);
 	return status;

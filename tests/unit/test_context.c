@@ -510,14 +510,14 @@ static void test_every_allocation_failing(void **state)
 	assert_true(n > 8);
 }
 
-static void test_a_thousand_contexts(void **state)
+static void test_contexts_leave_nothing(void **state)
 {
 	struct failing_allocator memory = {0};
 	struct hys_context_options options = cpu_only();
 
 	(void)state;
 	failing_allocator_use(&memory, &options);
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 200; i++) {
 		hys_context_destroy(make(&options));
 		assert_int_equal(memory.live, 0);
 	}
@@ -637,7 +637,7 @@ int main(void)
 		cmocka_unit_test(test_buffers),
 		cmocka_unit_test(test_wrong_buffers),
 		cmocka_unit_test(test_every_allocation_failing),
-		cmocka_unit_test(test_a_thousand_contexts),
+		cmocka_unit_test(test_contexts_leave_nothing),
 		cmocka_unit_test(test_places_of_unknown_devices),
 		cmocka_unit_test(test_binding_never_leaves_the_allowed_set),
 		cmocka_unit_test(test_binding_one_thread),

@@ -399,8 +399,8 @@ static void test_an_event_of_another_device(void **state)
 	assert_int_equal(hys_exec_record(a, &event, NULL), HYS_OK);
 	assert_int_equal(hys_exec_wait(b, event, NULL), HYS_OK);
 	hys_event_destroy(event);
-	assert_string_equal(f->devices[0].log, "re");
-	assert_string_equal(f->devices[1].log, "");
+	assert_string_equal(f->devices[0].log, "r");
+	assert_string_equal(f->devices[1].log, "w");
 	hys_exec_destroy(a);
 	hys_exec_destroy(b);
 }
@@ -470,9 +470,9 @@ static void test_events_of_several_devices(void **state)
 	assert_int_equal(hys_exec_wait(one, event, NULL), HYS_OK);
 	hys_event_destroy(event);
 	assert_int_equal(hys_exec_finish(one, NULL), HYS_OK);
-	assert_string_equal(f->devices[0].log, "rwF");
-	assert_string_equal(f->devices[1].log, "re");
-	assert_string_equal(f->devices[2].log, "re");
+	assert_string_equal(f->devices[0].log, "rwwwF");
+	assert_string_equal(f->devices[1].log, "r");
+	assert_string_equal(f->devices[2].log, "r");
 	assert_int_equal(hys_exec_record(one, &event, NULL), HYS_OK);
 	assert_int_equal(hys_exec_wait(all, event, NULL), HYS_OK);
 	hys_event_destroy(event);
@@ -518,7 +518,7 @@ static void test_events_behind_a_failure(void **state)
 static void test_events_that_fail(void **state)
 {
 	struct fixture *f = *state;
-	struct hys_exec *a = make(&f->one, 0), *b = make(&f->one, 0), *c = make(&f->two, 0);
+	struct hys_exec *a = make(&f->one, 0), *b = make(&f->one, 0), *c = make(&f->cpu, 0);
 	struct hys_event *event = NULL;
 
 	f->devices[0].fail = 'r';
