@@ -73,7 +73,7 @@ softmax(int start, struct logit logit, __global uchar *work, struct operands at,
 	}
 }
 
-/* Divides and stores. Work-group: (row and head, 64 channels). */
+/* Divides and stores. Work-group: one head of a row. */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
 finish(__global void *o, long4 o_at, int type, int channels, int width, __global float *lse,
        long4 lse_at, const __global float *sink, long4 sink_at, struct row_map map,
@@ -81,22 +81,20 @@ finish(__global void *o, long4 o_at, int type, int channels, int width, __global
 {
 	const int head = (int)get_group_id(0) % tile.heads;
 	const int r = (int)get_group_id(0) / tile.heads;
-	const int c = (int)get_group_id(1) * 64 + (int)get_local_id(0);
 	const long row = row_of(&map, r);
 	const long cell = (long)r * tile.bundles + head / tile.bundle;
 	const int h = head % tile.bundle;
 	const float most = WORK(float, run.most)[cell * tile.pitch + h];
 	const float sum = WORK(float, run.sum)[cell * tile.pitch + h];
+	const __global float *from =
+		WORK(float, at.sums) + cell_vectors(&tile, cell, width) + (long)h * width;
+	const long to = o_at.s0 + row * o_at.s1 + head * o_at.s2;
 	float whole = sum;
 	if (PRESENT(sink_at))
 		whole += exp(sink[sink_at.s0 + head] - most);
-	if (c < channels) {
-		const float value = WORK(float, at.sums)[cell_vectors(&tile, cell, width) +
-							 (long)h * width + c];
-		store(o, o_at.s0 + row * o_at.s1 + head * o_at.s2 + c, type,
-		      most == NEGATIVE_INFINITY ? 0.0f : value / whole);
-	}
-	if (c == 0 && PRESENT(lse_at))
+	for (int c = (int)get_local_id(0); c < channels; c += 64)
+		store(o, to + c, type, most == NEGATIVE_INFINITY ? 0.0f : from[c] / whole);
+	if (get_local_id(0) == 0 && PRESENT(lse_at))
 		lse[lse_at.s0 + row * lse_at.s1 + head * lse_at.s2] =
 			fabs(most) == INFINITY ? most : most + log(sum);
 }

@@ -88,9 +88,8 @@ static hys_status finish(const struct forward *forward)
 	const struct hys_attention_args *tensors = &attention->call->args.attention;
 	const struct hys_ocl_tile *tile = &attention->reach.tile;
 	const struct hys_ocl_gathered shape = hys_ocl_gathered_of(&attention->job, &tensors->o);
-	const int64_t groups[2] = {(int64_t)tile->rows * tile->heads,
-				   hys_ocl_divide_up(shape.channels, LOCAL)};
-	const int64_t local[2] = {LOCAL, 1};
+	const int64_t groups[1] = {(int64_t)tile->rows * tile->heads};
+	const int64_t local[1] = {LOCAL};
 	struct hys_ocl_args args =
 		hys_ocl_begin_named(attention->job.stream, attention->job.instance, "finish");
 	hys_ocl_arg_tensor(&args, &tensors->o);
@@ -104,7 +103,7 @@ static hys_status finish(const struct forward *forward)
 	hys_ocl_arg(&args, &attention->at, sizeof(attention->at));
 	hys_ocl_arg(&args, &forward->run, sizeof(forward->run));
 	hys_ocl_arg(&args, tile, sizeof(*tile));
-	return hys_ocl_launch(&args, 2, groups, local, attention->job.error);
+	return hys_ocl_launch(&args, 1, groups, local, attention->job.error);
 }
 
 /* One chunk of a source. */

@@ -2,6 +2,7 @@
 #include "ocl_attention.h"
 
 #define LOCAL 64
+#define EXPAND 1024
 
 static struct hys_ocl_rules rules_of(const struct hys_size *size)
 {
@@ -123,7 +124,7 @@ hys_status hys_ocl_expand(const struct hys_ocl_attention *attention, int32_t sou
 {
 	const struct hys_ocl_tile *tile = &attention->reach.tile;
 	const int64_t groups[2] = {(int64_t)tile->rows * tile->groups,
-				   hys_ocl_divide_up(tile->capacity, LOCAL)};
+				   hys_ocl_divide_up(tile->capacity, EXPAND)};
 	const int64_t local[2] = {LOCAL, 1};
 	struct hys_ocl_args args =
 		hys_ocl_begin_named(attention->job.stream, attention->job.instance, "expand");

@@ -151,9 +151,8 @@ hys_status hys_ocl_pack(const struct hys_ocl_job *job, const struct hys_tensor *
 			const struct hys_ocl_operands *at, const struct hys_ocl_tile *tile)
 {
 	const struct hys_ocl_gathered shape = hys_ocl_gathered_of(job, y);
-	const int64_t groups[2] = {(int64_t)tile->rows * tile->bundles * tile->pitch,
-				   hys_ocl_divide_up(shape.width, LOCAL)};
-	const int64_t local[2] = {LOCAL, 1};
+	const int64_t groups[1] = {(int64_t)tile->rows * tile->bundles * tile->pitch};
+	const int64_t local[1] = {LOCAL};
 	struct hys_ocl_args args = hys_ocl_begin_named(job->stream, job->instance, "pack");
 	hys_ocl_arg_tensor(&args, y);
 	hys_ocl_arg_i32(&args, shape.type);
@@ -164,7 +163,7 @@ hys_status hys_ocl_pack(const struct hys_ocl_job *job, const struct hys_tensor *
 	hys_ocl_arg_work(&args, job);
 	hys_ocl_arg(&args, at, sizeof(*at));
 	hys_ocl_arg(&args, tile, sizeof(*tile));
-	return hys_ocl_launch(&args, 2, groups, local, job->error);
+	return hys_ocl_launch(&args, 1, groups, local, job->error);
 }
 
 /* Work-groups per cell of `scores` or `combine`: tiles of heads. */
