@@ -2,6 +2,7 @@
 #include "ocl_attention.h"
 #include "ocl_internal.h"
 #include "ocl_merge.h"
+#include "ocl_pool.h"
 #include "ocl_select.h"
 
 #define SELECT(row_name, row_op, row_needs, share, row_detail)                           \
@@ -42,6 +43,16 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	FORWARD("attention_forward.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_forward_cpu),
 	FORWARD("attention_forward.tile", 0, 0.2, &hys_ocl_forward_tile),
 	FORWARD("attention_forward.ref", 0, 0.01, &hys_ocl_forward_ref),
+	{.name = "pool.ref",
+	 .op = HYS_OP_POOL,
+	 .efficiency = 0.01,
+	 .run = hys_ocl_pool,
+	 .detail = &hys_ocl_pool_source},
+	{.name = "pool_backward.ref",
+	 .op = HYS_OP_POOL_BACKWARD,
+	 .efficiency = 0.01,
+	 .run = hys_ocl_pool_backward,
+	 .detail = &hys_ocl_pool_source},
 	{.name = "merge.ref",
 	 .op = HYS_OP_MERGE,
 	 .efficiency = 0.01,
