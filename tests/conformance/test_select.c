@@ -1,8 +1,6 @@
 /* select by exact scores: every kernel row against the oracle. */
 #include "select_case.h"
 
-#include "oracle_internal.h"
-
 #define NONE HYS_ACTIVATION_NONE
 
 /* clang-format off */
@@ -137,39 +135,6 @@ static const struct select_case table[] = {
 };
 /* clang-format on */
 
-static void try(const struct select_data *data, const struct suite_run *run, unsigned flags)
-{
-	struct place place = suite_place(run, flags);
-	struct select_answer answer = {0};
-	struct hys_error error;
-	char message[300];
-	hys_status status = select_call(data, &place, run->batch, &error);
-
-	if (status != HYS_OK) {
-		suite_fail(run, "%s: %s", hys_status_name(status), error.message);
-	} else if (suite_collect(run, &place)) {
-		select_answer_take(&answer, &place);
-		if (!select_judge(data, &answer, message, sizeof(message)))
-			suite_fail(run, "%s", message);
-		select_answer_free(&answer);
-	}
-	place_clear(&place);
-}
-
-static void run_case(void **state)
-{
-	struct suite_run run = {0};
-	struct select_data data;
-	struct suite_want want;
-
-	select_make(&data, *state);
-	want = select_want(&data);
-	while (suite_next(&run, &want))
-		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
-			try(&data, &run, suite_placements[i]);
-	select_free(&data);
-}
-
 /* Each size over tile edges, at shapes that make the others small. */
 static void add_sweeps(struct suite_list *list)
 {
@@ -201,5 +166,5 @@ int main(void)
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		suite_add(&list, &table[i]);
 	add_sweeps(&list);
-	return suite_main("select", HYS_OP_BIT(HYS_OP_SELECT), &list, run_case);
+	return suite_main("select", HYS_OP_BIT(HYS_OP_SELECT), &list, select_run);
 }

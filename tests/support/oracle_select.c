@@ -27,7 +27,7 @@
  *    entries forces nothing.
  *  - block > 1 (a divisor of coarse_block): candidates are the blocks whose first
  *    entry lies in a kept coarse block; first_blocks and local_blocks count blocks
- *    and are forced in the final choice, whether their coarse block was kept or not.
+ *    and are forced in the final choice, and their coarse blocks are kept as well.
  *
  * coarse alone:
  *  - The candidates are the complete, wholly visible coarse blocks and the forced
@@ -169,6 +169,16 @@ static void mark_given(const struct ora_select *select, int64_t t, int32_t u,
 	}
 }
 
+/* kept[...] = 1 for the coarse blocks of the blocks that the final choice is forced to. */
+static void mark_forced(const struct ora_select *select, int64_t t, const struct tiling *coarse,
+			unsigned char *kept)
+{
+	const struct tiling fine = tile(&select->scoring, t, select->block);
+	for (int64_t block = fine.first; block <= fine.last; block++)
+		if (forced_order(&fine, block, select->first_blocks, select->local_blocks) > 0)
+			kept[block * fine.size / coarse->size - coarse->first] = 1;
+}
+
 /* The coarse blocks whose entries stand for choice: flags from the first visible block on. */
 static unsigned char *keep_coarse(const struct ora_select *select, int64_t t, int32_t u,
 				  const struct tiling *tiling, int *nan)
@@ -186,6 +196,8 @@ static unsigned char *keep_coarse(const struct ora_select *select, int64_t t, in
 		free(ranking);
 	}
 	const int fine = select->block > 1;
+	if (fine)
+		mark_forced(select, t, tiling, kept);
 	for (int64_t block = tiling->first; block <= tiling->last; block++) {
 		const int forced = !fine && forced_order(tiling, block, select->first_blocks,
 							 select->local_blocks) > 0;
@@ -236,7 +248,7 @@ static int64_t rank_coarse_to_fine(const struct ora_select *select, int64_t t, i
 					       ? forced_order(&tiling, block, select->first_blocks,
 							      select->local_blocks)
 					       : 0;
-		if (!forced && !kept[coarse_of_block - coarse.first])
+		if (!kept[coarse_of_block - coarse.first])
 			continue;
 		ranking[count++] = (struct ora_candidate){
 			.index = (int32_t)block_begin(&tiling, block),

@@ -240,7 +240,7 @@ static void ask_oracle(struct select_data *data)
 			    .entry_origin = v->entry_origin},
 		.block = s->block,
 		.topk_max = (int32_t)data->slots,
-		.topk = data->about->group_topk,
+		.topk = data->topk,
 		.first_blocks = c->first_blocks,
 		.local_blocks = c->local_blocks,
 		.method = methods[data->about->method],
@@ -272,6 +272,9 @@ void select_make(struct select_data *data, const struct select_case *about)
 	}
 	data->slots = data->problem.choosing.topk_max + (about->features & SELECT_WIDE ? 5 : 0);
 	data->exact = is_exact(about);
+	for (int32_t u = 0; u < data->problem.scoring.groups; u++)
+		data->topk[u] =
+			about->group_topk ? about->group_topk[u] : data->problem.choosing.topk_max;
 	make_operands(data, &rng);
 	ask_oracle(data);
 }
@@ -436,4 +439,37 @@ bool select_judge(const struct select_data *data, const struct select_answer *an
 	       ora_select_judge(&data->oracle, &picks, eps, message, size) &&
 	       judge_behind(data, &picks, message, size) &&
 	       judge_nan_rows(data, answer->nan_rows, message, size);
+}
+
+static void try(const struct select_data *data, const struct suite_run *run, unsigned flags)
+{
+	struct place place = suite_place(run, flags);
+	struct select_answer answer = {0};
+	struct hys_error error;
+	char message[300];
+	hys_status status = select_call(data, &place, run->batch, &error);
+
+	if (status != HYS_OK) {
+		suite_fail(run, "%s: %s", hys_status_name(status), error.message);
+	} else if (suite_collect(run, &place)) {
+		select_answer_take(&answer, &place);
+		if (!select_judge(data, &answer, message, sizeof(message)))
+			suite_fail(run, "%s", message);
+		select_answer_free(&answer);
+	}
+	place_clear(&place);
+}
+
+void select_run(void **state)
+{
+	struct suite_run run = {0};
+	struct select_data data;
+	struct suite_want want;
+
+	select_make(&data, *state);
+	want = select_want(&data);
+	while (suite_next(&run, &want))
+		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
+			try(&data, &run, suite_placements[i]);
+	select_free(&data);
 }

@@ -55,6 +55,7 @@ struct select_data {
 	double *q_scale, *k_scale;    /* f8 only */
 	double *q_whole, *k_whole;    /* what the scores are made of: scales multiplied in */
 	bool exact;		      /* picks must be the oracle's own */
+	int32_t topk[HYS_GROUPS_MAX]; /* of each group */
 	struct ora_select oracle;
 };
 
@@ -76,5 +77,8 @@ void select_answer_free(struct select_answer *answer);
 /* By the oracle. False with the first violation in message. */
 bool select_judge(const struct select_data *data, const struct select_answer *answer, char *message,
 		  size_t size);
+
+/* For suite_main: every kernel row of the case's method, every placement. */
+void select_run(void **state);
 
 #endif

@@ -343,7 +343,7 @@ static void check_coarse_to_fine(void)
 	CHOOSES(select, 8, 4, 6, 8);
 	select.first_blocks = 1;
 	CHOOSES(select, 2, 0, 4);
-	CHOOSES(select, 8, 0, 4, 6, 8);
+	CHOOSES(select, 8, 0, 2, 4, 6, 8);
 }
 
 static void check_coarse_alone(void)
