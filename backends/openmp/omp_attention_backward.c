@@ -173,7 +173,9 @@ static void start_head(const struct backward *b, const struct scratch *s, int64_
 	b->at.totals[lane] = (float)total;
 	omp_load(b->isa, &b->args->grad_o, row, head, 1, b->value_dim, s->grad_o, 0);
 	omp_load(b->isa, &b->args->o, row, head, 1, b->value_dim, s->product, 0);
-	b->at.means[lane] = b->isa->dot(s->grad_o, s->product, b->value_dim);
+	/* As d shares are computed, so that a single key row cancels exactly. */
+	b->isa->gemm_nt(1, 1, b->value_dim, s->grad_o, 0, s->product, 0, &b->at.means[lane], 1,
+			false);
 }
 
 static void start_row(void *context, int64_t i, int32_t thread)

@@ -8,6 +8,7 @@
 
 #define TILE_SETS_MOST 256
 #define TILE_BYTES (INT64_C(32) << 20)
+#define DENSE_SETS_PER_THREAD 4
 #define STORE_ROWS 64 /* entries of one item */
 
 /* ---- memory ---- */
@@ -38,7 +39,7 @@ static struct omp_loss_scratch lay_out_scratch(struct omp_arena *arena,
 	};
 }
 
-/* Dense sets are long: one a thread. Others go in tiles of a size that only
+/* Dense sets are long: few a thread. Others go in tiles of a size that only
  * the problem decides, because it decides the order of sums. */
 static void size_tiles(const struct hys_size *size, int32_t threads, bool dense,
 		       struct omp_loss_layout *at)
@@ -58,7 +59,7 @@ static void size_tiles(const struct hys_size *size, int32_t threads, bool dense,
 	set_bytes += set_heads * (at->chunk_pitch + at->index_pitch) * (int64_t)sizeof(float);
 	at->tile_sets = hys_min64(hys_max64(1, TILE_BYTES / set_bytes), TILE_SETS_MOST);
 	if (dense)
-		at->tile_sets = threads;
+		at->tile_sets = DENSE_SETS_PER_THREAD * (int64_t)threads;
 	at->tile_sets =
 		hys_min64(at->tile_sets, hys_max64(1, hys_mul64(size->rows, scoring->groups)));
 }
