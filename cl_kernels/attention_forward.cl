@@ -2,8 +2,8 @@
  *
  * Per chunk of positions: scores, softmax against the running maximum, combine; at the end
  * the division. Options: VARIANT and those of its products. */
+#include "attention_logit.clh"
 #include "attention_rows.clh"
-#include "products.clh"
 
 /* Bytes behind the start of the workspace; f32 [rows][bundles][pitch] each. */
 struct running {
@@ -11,23 +11,6 @@ struct running {
 	long sum;    /* of exp(logit - most) */
 	long factor; /* what the sums so far are to be multiplied by */
 };
-
-struct logit {
-	float scale, softcap; /* softcap 0 = none */
-};
-
-static inline heads_t logit_of(const struct logit *logit, heads_t dot_product)
-{
-	const heads_t l = logit->scale * dot_product;
-	return logit->softcap > 0.0f ? logit->softcap * tanh(l / logit->softcap) : l;
-}
-
-/* exp(l - most), 0 for l = -inf even where nothing else was seen. */
-static inline heads_t share_of(heads_t l, heads_t most)
-{
-	const heads_t base = most == NEGATIVE_INFINITY ? (heads_t)(0.0f) : most;
-	return exp(l - base);
-}
 
 #define SUM_BLOCK 64 /* shares summed before they join the total: keeps rounding small */
 

@@ -176,7 +176,7 @@ bool hys_ocl_cache_path(const struct hys_host *host, const struct hys_ocl_key *k
 /* ---- ocl_kernels.c ---- */
 
 /* Rows per op, preferred first. Count them here when adding one. */
-#define HYS_OCL_KERNEL_COUNT 16
+#define HYS_OCL_KERNEL_COUNT 20
 extern const struct hys_kernel hys_ocl_kernels[];
 
 /* ---- ocl_measure.c ---- */

@@ -2,6 +2,7 @@
 #include "ocl_attention.h"
 #include "ocl_internal.h"
 #include "ocl_merge.h"
+#include "ocl_fidelity.h"
 #include "ocl_pool.h"
 #include "ocl_select.h"
 
@@ -12,12 +13,16 @@
 		.detail = row_detail                                                     \
 	}
 
-#define FORWARD(row_name, row_needs, share, row_detail)                               \
-	{                                                                             \
-		.name = row_name, .op = HYS_OP_ATTENTION_FORWARD, .needs = row_needs, \
-		.efficiency = share, .workspace = hys_ocl_forward_workspace,          \
-		.run = hys_ocl_forward, .detail = row_detail                          \
+#define ATTENTION(row_name, row_op, pass, row_needs, share, row_detail)                  \
+	{                                                                                \
+		.name = row_name, .op = row_op, .needs = row_needs, .efficiency = share, \
+		.workspace = hys_ocl_##pass##_workspace, .run = hys_ocl_##pass,          \
+		.detail = row_detail                                                     \
 	}
+#define FORWARD(name, needs, share, detail) \
+	ATTENTION(name, HYS_OP_ATTENTION_FORWARD, forward, needs, share, detail)
+#define BACKWARD(name, needs, share, detail) \
+	ATTENTION(name, HYS_OP_ATTENTION_BACKWARD, backward, needs, share, detail)
 
 const struct hys_kernel hys_ocl_kernels[] = {
 	SELECT("select.cpu", HYS_OP_SELECT, HYS_OCL_CPU, 0.3, &hys_ocl_select_cpu),
@@ -43,6 +48,9 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	FORWARD("attention_forward.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_forward_cpu),
 	FORWARD("attention_forward.tile", 0, 0.2, &hys_ocl_forward_tile),
 	FORWARD("attention_forward.ref", 0, 0.01, &hys_ocl_forward_ref),
+	BACKWARD("attention_backward.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_backward_cpu),
+	BACKWARD("attention_backward.tile", 0, 0.2, &hys_ocl_backward_tile),
+	BACKWARD("attention_backward.ref", 0, 0.01, &hys_ocl_backward_ref),
 	{.name = "pool.ref",
 	 .op = HYS_OP_POOL,
 	 .efficiency = 0.01,
@@ -53,6 +61,12 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	 .efficiency = 0.01,
 	 .run = hys_ocl_pool_backward,
 	 .detail = &hys_ocl_pool_source},
+	{.name = "fidelity.ref",
+	 .op = HYS_OP_FIDELITY,
+	 .efficiency = 0.01,
+	 .workspace = hys_ocl_fidelity_workspace,
+	 .run = hys_ocl_fidelity,
+	 .detail = &hys_ocl_fidelity_source},
 	{.name = "merge.ref",
 	 .op = HYS_OP_MERGE,
 	 .efficiency = 0.01,

@@ -5,7 +5,7 @@
 #include "ocl_embedded.h"
 #include "ocl_internal.h"
 
-#define PIECES_MAX 16
+#define PIECES_MAX 64
 
 /* The text of a program as OpenCL takes it: pieces of the embedded files. */
 struct text {

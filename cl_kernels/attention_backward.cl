@@ -1,0 +1,131 @@
+/* attention_backward.cl - gradients of attention.
+ *
+ * With p the shares and dp = <v, grad_o>: ds = p * (dp - <o, grad_o>) * d logit / d dot,
+ * dq = sum ds * k, dk = sum ds * q, dv = sum p * grad_o. Per chunk of positions p and ds are
+ * recomputed into the workspace, then added up: per row for dq, per key and in the order
+ * of rows for dk and dv. Options: VARIANT and those of its products. */
+#include "attention_logit.clh"
+#include "attention_rows.clh"
+#include "gradient.clh"
+
+/* Bytes behind the start of the workspace; f32 [rows][bundles][pitch] each. */
+struct head_regions {
+	long whole;  /* log of the softmax's denominator, +inf where nothing is attended to */
+	long common; /* <o, grad_o> */
+	long sink;   /* what the head adds to -dsink */
+};
+
+/* The sum of 64 work-items' values, in the first of `parts`. */
+static inline void sum_items(__local float *parts, float value)
+{
+	const int lane = (int)get_local_id(0);
+	parts[lane] = value;
+	for (int half_way = 32; half_way > 0; half_way /= 2) {
+		barrier(CLK_LOCAL_MEM_FENCE);
+		if (lane < half_way)
+			parts[lane] += parts[lane + half_way];
+	}
+}
+
+/* What all positions of a head share. Work-group: one head, those of the padding too. */
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
+prepare(const __global void *o, long4 o_at, const __global void *grad_o, long4 grad_o_at, int type,
+	int channels, const __global float *lse, long4 lse_at, const __global float *sink,
+	long4 sink_at, struct row_map map, __global uchar *work, struct head_regions at,
+	struct tile tile)
+{
+	__local float parts[64];
+	const int place = (int)get_group_id(0), h = place % tile.pitch, cell = place / tile.pitch;
+	const long row = row_of(&map, cell / tile.bundles);
+	const int head = cell % tile.bundles * tile.bundle + h;
+	const long own = o_at.s0 + row * o_at.s1 + head * o_at.s2;
+	const long grad = grad_o_at.s0 + row * grad_o_at.s1 + head * grad_o_at.s2;
+	const bool real = h < tile.bundle;
+	float sum = 0.0f;
+	for (int c = (int)get_local_id(0); real && c < channels; c += 64)
+		sum = FMA(load(o, own + c, type), load(grad_o, grad + c, type), sum);
+	sum_items(parts, sum);
+	if (get_local_id(0) == 0) {
+		const float own_lse = real ? lse[lse_at.s0 + row * lse_at.s1 + head * lse_at.s2]
+					   : NEGATIVE_INFINITY;
+		const float own_sink =
+			real && PRESENT(sink_at) ? sink[sink_at.s0 + head] : NEGATIVE_INFINITY;
+		const bool seen = own_lse != NEGATIVE_INFINITY;
+		const float whole = seen ? log_add_exp(own_lse, own_sink) : INFINITY;
+		WORK(float, at.whole)[place] = whole;
+		WORK(float, at.common)[place] = seen ? parts[0] : 0.0f;
+		WORK(float, at.sink)[place] = seen ? exp(own_sink - whole) * parts[0] : 0.0f;
+	}
+}
+
+#define DIFFERENTIATE 128 /* positions of a work-group */
+
+/* weights, scores: dot products to ds; weights, values: dp to p. Work-group: (cell,
+ * DIFFERENTIATE positions). */
+__kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
+differentiate(struct logit logit, __global uchar *work, struct operands scores_at,
+	      struct operands values_at, struct head_regions at, struct tile tile)
+{
+	const long cell = (long)get_group_id(0);
+	const int p0 = (int)get_group_id(1) * DIFFERENTIATE, vectors = tile.pitch / LANES;
+	const int count = min(WORK(int, scores_at.count)[list_of(&tile, cell)] - p0, DIFFERENTIATE);
+	const long start = cell_weights(&tile, cell) + (long)p0 * tile.pitch;
+	__global float *dots = WORK(float, scores_at.weights) + start;
+	__global float *shares = WORK(float, values_at.weights) + start;
+	const __global float *wholes = WORK(float, at.whole) + cell * tile.pitch;
+	const __global float *commons = WORK(float, at.common) + cell * tile.pitch;
+	for (int e = (int)get_local_id(0); e < count * vectors; e += LOCAL) {
+		const int h = e % vectors * LANES;
+		const heads_t l = logit_of(&logit, LOAD_HEADS(dots + e * LANES));
+		const heads_t share = exp(l - LOAD_HEADS(wholes + h));
+		heads_t slope = share * (LOAD_HEADS(shares + e * LANES) - LOAD_HEADS(commons + h));
+		if (logit.softcap > 0.0f)
+			slope *= 1.0f - (l / logit.softcap) * (l / logit.softcap);
+		STORE_HEADS(slope * logit.scale, dots + e * LANES);
+		STORE_HEADS(share, shares + e * LANES);
+	}
+}
+
+/* dq. Work-group: one head of a row. */
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
+finish_rows(__global void *dq, long4 dq_at, int type, int channels, int width, int accumulate,
+	    const __global float *lse, long4 lse_at, struct row_map map, __global uchar *work,
+	    struct operands at, struct tile tile)
+{
+	const int head = (int)get_group_id(0) % tile.heads;
+	const int r = (int)get_group_id(0) / tile.heads;
+	const long row = row_of(&map, r);
+	const long cell = (long)r * tile.bundles + head / tile.bundle;
+	const __global float *from = WORK(float, at.sums) + cell_vectors(&tile, cell, width) +
+				     (long)(head % tile.bundle) * width;
+	const long to = dq_at.s0 + row * dq_at.s1 + head * dq_at.s2;
+	const bool seen =
+		lse[lse_at.s0 + row * lse_at.s1 + head * lse_at.s2] != NEGATIVE_INFINITY;
+	for (int c = (int)get_local_id(0); c < channels; c += 64) {
+		const float before = accumulate ? load(dq, to + c, type) : 0.0f;
+		store(dq, to + c, type, before + (seen ? from[c] : 0.0f));
+	}
+}
+
+/* Adds the tile's part to -dsink, as a pair of floats; `last` writes it out. Work-item: one
+ * head. */
+__kernel void add_sink(__global float *dsink, long4 dsink_at, int accumulate, int start, int last,
+		       __global uchar *work, struct head_regions at, long sums_at, struct tile tile)
+{
+	const int head = (int)get_global_id(0);
+	if (head < tile.heads) {
+		__global float *pair = WORK(float, sums_at) + 2 * head;
+		float sum = start ? 0.0f : pair[0], rest = start ? 0.0f : pair[1];
+		for (int r = 0; r < tile.rows; r++) {
+			const long cell = (long)r * tile.bundles + head / tile.bundle;
+			add_to_pair(&sum, &rest,
+				    WORK(float, at.sink)[cell * tile.pitch + head % tile.bundle]);
+		}
+		pair[0] = sum;
+		pair[1] = rest;
+		if (last) {
+			const float before = accumulate ? dsink[dsink_at.s0 + head] : 0.0f;
+			dsink[dsink_at.s0 + head] = before - (sum + rest);
+		}
+	}
+}
