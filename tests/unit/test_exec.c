@@ -1,10 +1,9 @@
-/* Lanes, events and buffers, on fake devices that can be held up and told to
- * fail, and on this machine's processor. */
+/* Lanes and buffers, on fake devices that can be held up and told to fail, and
+ * on this machine's processor. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -12,91 +11,15 @@
 
 #include <cmocka.h>
 
-#include "failing_allocator.h"
-#include "fake_backend.h"
+#include "exec_fixture.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define DEVICES 3
-#define BYTES 64
-
-struct fixture {
-	struct failing_allocator memory;
-	struct hys_context *context;
-	struct fake_device devices[DEVICES];
-	struct fake_plan one, two, all, cpu;
-	struct hys_buffer *buffers[DEVICES];
-};
-
-static int set_up(void **state)
-{
-	struct fixture *f = calloc(1, sizeof(*f));
-	struct hys_context_options options = {.struct_size = sizeof(options)};
-	static const char *const names[DEVICES] = {"fake 0", "fake 1", "fake 2"};
-
-	assert_non_null(f);
-	options.devices = "openmp";
-	failing_allocator_use(&f->memory, &options);
-	assert_int_equal(hys_context_create(&options, &f->context, NULL), HYS_OK);
-	for (int i = 0; i < DEVICES; i++) {
-		fake_device_init(&f->devices[i], &f->context->host, names[i]);
-		assert_int_equal(hys_buffer_make(f->context, &f->devices[i].base, BYTES,
-						 &f->buffers[i], NULL),
-				 HYS_OK);
-	}
-	fake_plan_init(&f->one, f->context, f->devices, 1);
-	fake_plan_init(&f->two, f->context, f->devices + 1, 1);
-	fake_plan_init(&f->all, f->context, f->devices, DEVICES);
-	fake_plan_init(&f->cpu, f->context, f->devices, 1);
-	f->cpu.devices[0] = f->context->devices[0];
-	*state = f;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct fixture *f = *state;
-
-	for (int i = 0; i < DEVICES; i++) {
-		hys_buffer_destroy(f->buffers[i]);
-		assert_int_equal(f->devices[i].buffers, 0);
-		assert_int_equal(f->devices[i].streams, 0);
-		assert_int_equal(f->devices[i].events, 0);
-		fake_device_clear(&f->devices[i]);
-	}
-	assert_int_equal(fake_plan_references(&f->one), 0);
-	assert_int_equal(fake_plan_references(&f->two), 0);
-	assert_int_equal(fake_plan_references(&f->all), 0);
-	assert_int_equal(fake_plan_references(&f->cpu), 0);
-	hys_context_destroy(f->context);
-	assert_int_equal(f->memory.live, 0);
-	free(f);
-	return 0;
-}
-
-static struct hys_exec *make(struct fake_plan *plan, uint32_t flags)
-{
-	struct hys_exec_options options = {.struct_size = sizeof(options), .flags = flags};
-	struct hys_exec *exec = NULL;
-	struct hys_error error = {HYS_OK, 0, ""};
-
-	if (hys_exec_create(&plan->plan, &options, &exec, &error) != HYS_OK)
-		fail_msg("%s", error.message);
-	return exec;
-}
-
-static void wait_a_little(void)
-{
-	const struct timespec time = {0, 20000000};
-
-	nanosleep(&time, NULL);
-}
-
 /* ---- inline lanes ---- */
 
 static void test_copies_in_order(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, 0);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->one, 0);
 	char source[BYTES], target[BYTES] = "";
 
 	for (int i = 0; i < BYTES; i++)
@@ -118,8 +41,8 @@ static void test_copies_in_order(void **state)
 
 static void test_wrong_copies(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, 0);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->one, 0);
 	struct hys_buffer *b = f->buffers[0];
 	char host[BYTES];
 	const struct {
@@ -168,8 +91,8 @@ static void test_wrong_copies(void **state)
 
 static void test_the_first_failure_stays(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, 0);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->one, 0);
 	struct hys_event *event = NULL;
 	struct hys_error error;
 	char host[BYTES] = "";
@@ -197,8 +120,8 @@ static void test_the_first_failure_stays(void **state)
 
 static void test_finish_may_fail(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, 0);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->one, 0);
 
 	f->devices[0].fail = 'F';
 	assert_int_equal(hys_exec_finish(exec, NULL), HYS_DEVICE_FAILED);
@@ -212,14 +135,14 @@ static void test_finish_may_fail(void **state)
 
 static void test_asynchronous(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, HYS_EXEC_ASYNC);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->one, HYS_EXEC_ASYNC);
 	char source[BYTES] = "text", target[BYTES] = "";
 
 	f->devices[0].hold = true;
 	assert_int_equal(hys_buffer_write(exec, f->buffers[0], 0, source, BYTES, NULL), HYS_OK);
 	assert_int_equal(hys_buffer_read(exec, f->buffers[0], 0, target, BYTES, NULL), HYS_OK);
-	wait_a_little();
+	exec_wait_a_little();
 	assert_string_equal(target, "");
 	fake_device_open(&f->devices[0], 2);
 	assert_int_equal(hys_exec_finish(exec, NULL), HYS_OK);
@@ -231,8 +154,8 @@ static void test_asynchronous(void **state)
 /* Many more than the ring holds, through every place of it. */
 static void test_more_tasks_than_places(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, HYS_EXEC_ASYNC);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->one, HYS_EXEC_ASYNC);
 	static int32_t values[10000];
 	int32_t last = -1;
 
@@ -254,8 +177,8 @@ static void test_more_tasks_than_places(void **state)
 
 static void test_a_failure_behind_the_callers_back(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, HYS_EXEC_ASYNC);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->one, HYS_EXEC_ASYNC);
 	struct hys_error error = {HYS_OK, 0, ""};
 	hys_status status = HYS_OK;
 
@@ -274,8 +197,8 @@ static void test_a_failure_behind_the_callers_back(void **state)
 
 static void test_several_devices(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->all, 0);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->all, 0);
 	char target[DEVICES][BYTES];
 
 	for (int i = 0; i < DEVICES; i++) {
@@ -299,8 +222,8 @@ static void test_several_devices(void **state)
 /* A failure on one lane stops all others. */
 static void test_a_failure_on_one_of_several(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->all, 0);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->all, 0);
 	struct hys_error error = {HYS_OK, 0, ""};
 	hys_status status = HYS_OK;
 
@@ -318,8 +241,8 @@ static void test_a_failure_on_one_of_several(void **state)
 
 static void test_destroying_waits(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, HYS_EXEC_ASYNC);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->one, HYS_EXEC_ASYNC);
 	static char source[200][BYTES];
 
 	for (int i = 0; i < 200; i++)
@@ -348,8 +271,8 @@ static void *disturb(void *argument)
 /* Signals interrupt the semaphores that the caller waits at. */
 static void test_signals(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, HYS_EXEC_ASYNC);
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->one, HYS_EXEC_ASYNC);
 	struct sigaction quiet = {0}, before;
 	pthread_t self = pthread_self(), thread;
 	int32_t value = 0;
@@ -372,216 +295,11 @@ static void test_signals(void **state)
 	hys_exec_destroy(exec);
 }
 
-/* ---- events ---- */
-
-static void test_an_event_on_one_device(void **state)
-{
-	struct fixture *f = *state;
-	struct hys_exec *a = make(&f->one, 0), *b = make(&f->one, 0);
-	struct hys_event *event = NULL;
-
-	assert_int_equal(hys_exec_record(a, &event, NULL), HYS_OK);
-	assert_int_equal(hys_exec_wait(b, event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	/* The device waits, nobody blocks. */
-	assert_string_equal(f->devices[0].log, "rw");
-	assert_int_equal(hys_exec_finish(b, NULL), HYS_OK);
-	hys_exec_destroy(a);
-	hys_exec_destroy(b);
-}
-
-static void test_an_event_of_another_device(void **state)
-{
-	struct fixture *f = *state;
-	struct hys_exec *a = make(&f->one, 0), *b = make(&f->two, 0);
-	struct hys_event *event = NULL;
-
-	assert_int_equal(hys_exec_record(a, &event, NULL), HYS_OK);
-	assert_int_equal(hys_exec_wait(b, event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	assert_string_equal(f->devices[0].log, "r");
-	assert_string_equal(f->devices[1].log, "w");
-	hys_exec_destroy(a);
-	hys_exec_destroy(b);
-}
-
-static void test_an_event_of_work_that_has_not_begun(void **state)
-{
-	struct fixture *f = *state;
-	struct hys_exec *a = make(&f->one, HYS_EXEC_ASYNC), *b = make(&f->two, HYS_EXEC_ASYNC);
-	struct hys_event *event = NULL;
-	char source[BYTES] = "from a", target[BYTES] = "", other[BYTES] = "";
-
-	f->devices[0].hold = true;
-	assert_int_equal(hys_buffer_write(a, f->buffers[0], 0, source, BYTES, NULL), HYS_OK);
-	assert_int_equal(hys_buffer_read(a, f->buffers[0], 0, target, BYTES, NULL), HYS_OK);
-	assert_int_equal(hys_exec_record(a, &event, NULL), HYS_OK);
-	assert_int_equal(hys_exec_wait(b, event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	/* b copies on what a has read: it must come later. */
-	assert_int_equal(hys_buffer_write(b, f->buffers[1], 0, target, BYTES, NULL), HYS_OK);
-	assert_int_equal(hys_buffer_read(b, f->buffers[1], 0, other, BYTES, NULL), HYS_OK);
-	wait_a_little();
-	assert_int_equal(f->devices[1].length, 0);
-	fake_device_open(&f->devices[0], 2);
-	assert_int_equal(hys_exec_finish(b, NULL), HYS_OK);
-	assert_string_equal(other, "from a");
-	assert_int_equal(hys_exec_finish(a, NULL), HYS_OK);
-	hys_exec_destroy(a);
-	hys_exec_destroy(b);
-}
-
-static void *wait_for(void *event)
-{
-	return hys_event_wait(event, NULL) == HYS_OK ? event : NULL;
-}
-
-static void test_many_wait_for_one_event(void **state)
-{
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, HYS_EXEC_ASYNC);
-	struct hys_event *event = NULL;
-	pthread_t threads[4];
-	void *answer;
-
-	f->devices[0].hold = true;
-	assert_int_equal(hys_buffer_fill(exec, f->buffers[0], 0, 1, 1, NULL), HYS_OK);
-	assert_int_equal(hys_exec_record(exec, &event, NULL), HYS_OK);
-	for (int i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, wait_for, event), 0);
-	wait_a_little();
-	fake_device_open(&f->devices[0], 1);
-	for (int i = 0; i < 4; i++) {
-		pthread_join(threads[i], &answer);
-		assert_ptr_equal(answer, event);
-	}
-	assert_int_equal(hys_event_wait(event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	hys_exec_destroy(exec);
-}
-
-static void test_events_of_several_devices(void **state)
-{
-	struct fixture *f = *state;
-	struct hys_exec *all = make(&f->all, 0), *one = make(&f->one, 0);
-	struct hys_event *event = NULL;
-
-	assert_int_equal(hys_exec_record(all, &event, NULL), HYS_OK);
-	assert_int_equal(hys_exec_wait(one, event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	assert_int_equal(hys_exec_finish(one, NULL), HYS_OK);
-	assert_string_equal(f->devices[0].log, "rwwwF");
-	assert_string_equal(f->devices[1].log, "r");
-	assert_string_equal(f->devices[2].log, "r");
-	assert_int_equal(hys_exec_record(one, &event, NULL), HYS_OK);
-	assert_int_equal(hys_exec_wait(all, event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	assert_int_equal(hys_exec_finish(all, NULL), HYS_OK);
-	hys_exec_destroy(one);
-	hys_exec_destroy(all);
-}
-
-static void test_an_event_outlives_its_exec(void **state)
-{
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, HYS_EXEC_ASYNC);
-	struct hys_event *event = NULL;
-
-	assert_int_equal(hys_exec_record(exec, &event, NULL), HYS_OK);
-	hys_exec_destroy(exec);
-	assert_int_equal(hys_event_wait(event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	hys_event_destroy(NULL);
-}
-
-/* Others may be waiting: an event is reached even when its lane failed. */
-static void test_events_behind_a_failure(void **state)
-{
-	struct fixture *f = *state;
-	struct hys_exec *a = make(&f->one, HYS_EXEC_ASYNC), *b = make(&f->two, HYS_EXEC_ASYNC);
-	struct hys_event *event = NULL;
-
-	f->devices[0].hold = true;
-	f->devices[0].fail = 'f';
-	assert_int_equal(hys_buffer_fill(a, f->buffers[0], 0, 1, 1, NULL), HYS_OK);
-	assert_int_equal(hys_exec_record(a, &event, NULL), HYS_OK);
-	assert_int_equal(hys_exec_wait(b, event, NULL), HYS_OK);
-	fake_device_open(&f->devices[0], 1);
-	assert_int_equal(hys_exec_finish(b, NULL), HYS_OK);
-	assert_int_equal(hys_event_wait(event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	assert_int_equal(hys_exec_finish(a, NULL), HYS_DEVICE_FAILED);
-	hys_exec_destroy(a);
-	hys_exec_destroy(b);
-}
-
-static void test_events_that_fail(void **state)
-{
-	struct fixture *f = *state;
-	struct hys_exec *a = make(&f->one, 0), *b = make(&f->one, 0), *c = make(&f->cpu, 0);
-	struct hys_event *event = NULL;
-
-	f->devices[0].fail = 'r';
-	assert_int_equal(hys_exec_record(a, &event, NULL), HYS_DEVICE_FAILED);
-	assert_null(event);
-	assert_int_equal(hys_exec_finish(a, NULL), HYS_DEVICE_FAILED);
-	assert_int_equal(hys_exec_record(a, &event, NULL), HYS_OK);
-	f->devices[0].fail = 'w';
-	assert_int_equal(hys_exec_wait(b, event, NULL), HYS_DEVICE_FAILED);
-	assert_int_equal(hys_exec_finish(b, NULL), HYS_DEVICE_FAILED);
-	f->devices[0].fail = 'e';
-	assert_int_equal(hys_exec_wait(c, event, NULL), HYS_DEVICE_FAILED);
-	assert_int_equal(hys_exec_finish(c, NULL), HYS_DEVICE_FAILED);
-	f->devices[0].fail = 'e';
-	assert_int_equal(hys_event_wait(event, NULL), HYS_DEVICE_FAILED);
-	assert_int_equal(hys_event_wait(event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	hys_exec_destroy(a);
-	hys_exec_destroy(b);
-	hys_exec_destroy(c);
-}
-
-static void test_events_without_arguments(void **state)
-{
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->one, 0);
-	struct hys_event *event = NULL;
-
-	assert_int_equal(hys_exec_record(NULL, &event, NULL), HYS_INVALID_ARGUMENT);
-	assert_int_equal(hys_exec_record(exec, NULL, NULL), HYS_INVALID_ARGUMENT);
-	assert_int_equal(hys_exec_wait(exec, NULL, NULL), HYS_INVALID_ARGUMENT);
-	assert_int_equal(hys_event_wait(NULL, NULL), HYS_INVALID_ARGUMENT);
-	assert_int_equal(hys_exec_record(exec, &event, NULL), HYS_OK);
-	assert_int_equal(hys_exec_wait(NULL, event, NULL), HYS_INVALID_ARGUMENT);
-	hys_event_destroy(event);
-	hys_exec_destroy(exec);
-}
-
-/* The processor does its work as it is given: its events are nothing. */
-static void test_events_of_the_processor(void **state)
-{
-	struct fixture *f = *state;
-	struct hys_exec *cpu = make(&f->cpu, 0), *fake = make(&f->one, 0);
-	struct hys_event *event = NULL;
-
-	assert_int_equal(hys_exec_record(cpu, &event, NULL), HYS_OK);
-	assert_int_equal(hys_exec_wait(fake, event, NULL), HYS_OK);
-	assert_int_equal(hys_event_wait(event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	assert_string_equal(f->devices[0].log, "");
-	assert_int_equal(hys_exec_record(fake, &event, NULL), HYS_OK);
-	assert_int_equal(hys_exec_wait(cpu, event, NULL), HYS_OK);
-	hys_event_destroy(event);
-	assert_string_equal(f->devices[0].log, "re");
-	hys_exec_destroy(cpu);
-	hys_exec_destroy(fake);
-}
-
 /* ---- the caller's queues and workspaces ---- */
 
 static void test_native_queue(void **state)
 {
-	struct fixture *f = *state;
+	struct exec_fixture *f = *state;
 	struct hys_exec_options options = {.struct_size = sizeof(options)};
 	struct hys_exec *exec = NULL;
 	int queue;
@@ -602,7 +320,7 @@ static void test_native_queue(void **state)
 
 static void test_wrong_options(void **state)
 {
-	struct fixture *f = *state;
+	struct exec_fixture *f = *state;
 	struct hys_exec_options options = {.struct_size = sizeof(options)};
 	struct hys_exec *exec = NULL;
 	int queue;
@@ -639,7 +357,7 @@ static void test_wrong_options(void **state)
 
 static void test_devices_that_fail(void **state)
 {
-	struct fixture *f = *state;
+	struct exec_fixture *f = *state;
 	struct hys_exec *exec = NULL;
 
 	f->devices[2].fail_stream = true;
@@ -647,7 +365,7 @@ static void test_devices_that_fail(void **state)
 	assert_null(exec);
 }
 
-static hys_status make_and_use(struct fixture *f, struct fake_plan *plan)
+static hys_status make_and_use(struct exec_fixture *f, struct fake_plan *plan)
 {
 	struct hys_exec_options options = {.struct_size = sizeof(options), .flags = HYS_EXEC_ASYNC};
 	struct hys_exec *exec = NULL;
@@ -666,7 +384,7 @@ static hys_status make_and_use(struct fixture *f, struct fake_plan *plan)
 
 static void test_every_allocation_failing(void **state)
 {
-	struct fixture *f = *state;
+	struct exec_fixture *f = *state;
 	struct fake_plan *plans[] = {&f->one, &f->all, &f->cpu};
 	const long live = f->memory.live;
 
@@ -686,8 +404,8 @@ static void test_every_allocation_failing(void **state)
 
 static void test_fork(void **state)
 {
-	struct fixture *f = *state;
-	struct hys_exec *exec = make(&f->all, 0), *other = NULL;
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->all, 0), *other = NULL;
 	struct hys_event *event = NULL, *second = NULL;
 	pid_t child;
 	int how = 0;
@@ -715,7 +433,7 @@ static void test_fork(void **state)
 	hys_exec_destroy(exec);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, exec_set_up, exec_tear_down)
 
 int main(void)
 {
@@ -731,16 +449,6 @@ int main(void)
 		TEST(test_a_failure_on_one_of_several),
 		TEST(test_destroying_waits),
 		TEST(test_signals),
-		TEST(test_an_event_on_one_device),
-		TEST(test_an_event_of_another_device),
-		TEST(test_an_event_of_work_that_has_not_begun),
-		TEST(test_many_wait_for_one_event),
-		TEST(test_events_of_several_devices),
-		TEST(test_an_event_outlives_its_exec),
-		TEST(test_events_behind_a_failure),
-		TEST(test_events_that_fail),
-		TEST(test_events_without_arguments),
-		TEST(test_events_of_the_processor),
 		TEST(test_native_queue),
 		TEST(test_wrong_options),
 		TEST(test_devices_that_fail),
