@@ -1,7 +1,6 @@
 /* omp_measure.c - peak multiply-add rate and copy rate. */
 #include "omp_measure.h"
 
-#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -43,27 +42,18 @@ static double time_peak(struct peak *peak, int32_t threads, double *seconds)
 	return flops / *seconds;
 }
 
-/* The best rate of PEAK_REPEATS, and the shortest time that one of them took. */
-static double best_peak(struct peak *peak, int32_t threads, double *shortest)
+/* The best of PEAK_REPEATS, of as much work as takes PEAK_SECONDS at the
+ * nominal rate: on a busy machine the time of a short repeat is that of waiting
+ * for a turn, so that it may not say how much is enough. */
+static double measure_peak(struct peak *peak, int32_t threads, double nominal)
 {
-	double best = 0.0;
-	*shortest = (double)INFINITY;
+	double best = 0.0, seconds = 0.0, rate = 0.0;
+	for (peak->rounds = 1024; rate * seconds < nominal * PEAK_SECONDS; peak->rounds *= 2)
+		rate = time_peak(peak, threads, &seconds);
 	for (int32_t i = 0; i < PEAK_REPEATS; i++) {
-		double seconds = 0.0;
-		const double rate = time_peak(peak, threads, &seconds);
+		rate = time_peak(peak, threads, &seconds);
 		best = rate > best ? rate : best;
-		*shortest = seconds < *shortest ? seconds : *shortest;
 	}
-	return best;
-}
-
-/* Rounds double until even the shortest repeat is long: on a busy machine a
- * thread that has to wait makes a short one look long. */
-static double measure_peak(struct peak *peak, int32_t threads)
-{
-	double best = 0.0, shortest = 0.0;
-	for (peak->rounds = 1024; shortest < PEAK_SECONDS; peak->rounds *= 2)
-		best = best_peak(peak, threads, &shortest);
 	return best;
 }
 
@@ -113,7 +103,7 @@ hys_status omp_measure(const struct omp_device *device, const struct omp_isa *is
 	}
 	const struct copy copy = {arrays, arrays + COPY_BYTES, INT64_C(1) << 20};
 	speed->bytes_per_s = measure_copy(&copy, threads);
-	speed->flops_per_s = measure_peak(&peak, threads);
+	speed->flops_per_s = measure_peak(&peak, threads, device->base.info.nominal_flops_per_s);
 cleanup:
 	hys_free(allocator, arrays);
 	hys_free(allocator, peak.flops);
