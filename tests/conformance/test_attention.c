@@ -4,6 +4,7 @@
 /* clang-format off */
 static const struct attention_case forward_table[] = {
 	{CORE("without lse"), SEE(20, 40), .features = ATTENTION_NO_LSE},
+	{FULL("equal keys"), SEE(20, 40), .values = ATTENTION_EQUAL, .features = DENSE},
 	{FULL("huge f16 in f16"), SEE(20, 40), .values = ATTENTION_HUGE, .dtype = F16},
 	{CORE("minus infinity"), SEE(20, 40), .values = ATTENTION_MINUS, .topk = 3},
 	{FULL("minus infinity, dense"), SEE(20, 40), .values = ATTENTION_MINUS, .features = DENSE | SINK},
