@@ -3,6 +3,10 @@
 
 #include <math.h>
 
+/* Rows that a gather asks memory for before it needs them. */
+#define AHEAD 8
+#define CACHE_LINE 64
+
 bool omp_heads_next(const struct hys_problem *problem, bool one_group, struct omp_heads *heads)
 {
 	const struct hys_attending *attending = &problem->attending;
@@ -23,15 +27,32 @@ int64_t omp_heads_most(const struct hys_problem *problem)
 	return problem->attending.heads / problem->attending.kv_heads;
 }
 
+static const char *row_of(const struct omp_source *source, int64_t kv_head, int64_t row,
+			  hys_dtype *dtype)
+{
+	const bool second = row >= source->split;
+	const struct hys_tensor *from = second ? source->second : source->first;
+
+	*dtype = from->dtype;
+	return omp_at(from, second ? row - source->split : row, kv_head, 0);
+}
+
 void omp_gather(const struct omp_isa *isa, const struct omp_source *source, int64_t kv_head,
 		const int64_t *rows, int64_t count, int64_t dim, float *tile, int64_t pitch)
 {
-	for (int64_t i = 0; i < count; i++) {
-		const bool second = rows[i] >= source->split;
-		const struct hys_tensor *from = second ? source->second : source->first;
-		const int64_t row = second ? rows[i] - source->split : rows[i];
+	hys_dtype dtype;
 
-		isa->to_f32(from->dtype, omp_at(from, row, kv_head, 0), tile + i * pitch, dim);
+	for (int64_t i = 0; i < count; i++) {
+		if (i + AHEAD < count) {
+			const char *next = row_of(source, kv_head, rows[i + AHEAD], &dtype);
+			const int64_t bytes = dim * (int64_t)hys_dtype_size(dtype);
+
+			for (int64_t at = 0; at < bytes; at += CACHE_LINE)
+				__builtin_prefetch(next + at);
+		}
+		const char *from = row_of(source, kv_head, rows[i], &dtype);
+
+		isa->to_f32(dtype, from, tile + i * pitch, dim);
 	}
 }
 
