@@ -232,13 +232,13 @@ hys_status hys_ocl_combine(const struct hys_ocl_job *job, const struct hys_tenso
 		      channel_tiles(job, &shape));
 }
 
-/* Keys of a work-group: enough that looking for them in every row's list costs little,
- * few enough that there are many work-groups. */
+/* Keys of a work-group: enough that looking for them in every row's list costs little and
+ * that a row's y is used for several, few enough that there are many work-groups. */
 static int64_t key_block(const struct hys_ocl_job *job, int64_t keys)
 {
 	if (job->variant == HYS_OCL_REF)
 		return 1;
-	return power_of_two(keys / 512, 64, 2048);
+	return power_of_two(keys / (job->variant == HYS_OCL_CPU_VECTORS ? 32 : 512), 64, 2048);
 }
 
 hys_status hys_ocl_scatter(const struct hys_ocl_job *job, const struct hys_tensor *out,
