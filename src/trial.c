@@ -393,7 +393,7 @@ static hys_status repeat(struct run *run, const struct hys_kernel *kernel, int32
 			 double *seconds, struct hys_error *error)
 {
 	const double begin = now_s();
-	double best = INFINITY;
+	double best = (double)INFINITY;
 	hys_status status;
 
 	for (int32_t i = 0; i < repeats && (i == 0 || now_s() - begin < LONG_ENOUGH_S); i++) {
