@@ -65,23 +65,35 @@ static uint32_t kth_largest(uint32_t *keys, int64_t n, int64_t k, int64_t *ties)
 	return found;
 }
 
+/* Moves the candidates that are better than `pivot`, and the first `ties` of
+ * those that equal it, to the front; answers how many. Without branches: about
+ * every second one stays. */
+static int64_t move_best(float *scores, int32_t *indices, int64_t count, uint32_t pivot,
+			 int64_t ties)
+{
+	int64_t kept = 0;
+	for (int64_t i = 0; i < count; i++) {
+		const float score = scores[i];
+		const int32_t index = indices[i];
+		const uint32_t key = omp_topk_key(score);
+		const bool equal = key == pivot;
+		scores[kept] = score;
+		indices[kept] = index;
+		kept += (key > pivot) | (equal & (ties > 0));
+		ties -= equal;
+	}
+	return kept;
+}
+
 /* Keeps the K best of the candidates, in their order; answers the key of the
  * last in rank. Needs count >= k >= 1. */
 static uint32_t keep_best(struct omp_topk *topk)
 {
-	int64_t ties, kept = 0;
+	int64_t ties;
 	for (int64_t i = 0; i < topk->count; i++)
 		topk->keys[i] = omp_topk_key(topk->scores[i]);
 	const uint32_t pivot = kth_largest(topk->keys, topk->count, topk->k, &ties);
-	for (int64_t i = 0; i < topk->count; i++) {
-		const float score = topk->scores[i];
-		const int32_t index = topk->indices[i];
-		const uint32_t key = omp_topk_key(score);
-		topk->scores[kept] = score;
-		topk->indices[kept] = index;
-		kept += key > pivot || (key == pivot && ties-- > 0);
-	}
-	topk->count = kept;
+	topk->count = move_best(topk->scores, topk->indices, topk->count, pivot, ties);
 	return pivot;
 }
 
