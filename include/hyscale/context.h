@@ -35,7 +35,8 @@ struct hys_native_device {
 struct hys_context_options {
 	size_t struct_size; /* sizeof(struct hys_context_options) */
 	/* Comma list of BACKEND or BACKEND:N, in the order wanted, for example
-	 * "opencl:0,openmp". NULL = all that are found, GPUs first. */
+	 * "opencl:0,openmp". NULL = all that are found, GPUs first; "" =
+	 * none but the natives. */
 	const char *devices;
 	/* Where built programs are kept. NULL = $HYS_CACHE_DIR, else
 	 * $XDG_CACHE_HOME/hyscale, else ~/.cache/hyscale. "" = nowhere. */
