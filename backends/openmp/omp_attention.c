@@ -35,7 +35,7 @@ struct forward {
 	const struct omp_isa *isa;
 	struct omp_rows rows;
 	struct omp_source keys, values;
-	bool shared; /* v = first V channels of k */
+	bool shared; /* all v = first V channels of k */
 	bool dense;
 	int64_t head_dim, value_dim;
 	int64_t q_pitch, v_pitch, logit_pitch;
@@ -293,8 +293,7 @@ hys_status omp_attention_forward_run(const struct hys_kernel *kernel, struct hys
 		.rows = {problem, &call->batch, &args->indices, call->size.keys, call->size.entries,
 			 second},
 		.keys = {&args->k, &args->window_k, call->size.keys},
-		.values = {&args->v, &args->window_v, call->size.keys},
-		.shared = !hys_present(&args->v),
+		.shared = !hys_present(&args->v) && (second == 0 || !hys_present(&args->window_v)),
 		.dense = (problem->attending.flags & HYS_ATTENDING_DENSE) != 0,
 		.head_dim = problem->attending.head_dim,
 		.value_dim = problem->attending.value_dim,
@@ -307,6 +306,7 @@ hys_status omp_attention_forward_run(const struct hys_kernel *kernel, struct hys
 	};
 
 	(void)instance, (void)error;
+	f.values = omp_values(&f.keys, &args->v, &args->window_v);
 	omp_for(omp_threads(stream), omp_ceil_div(call->size.rows, f.item_rows), attend_item, &f);
 	return HYS_OK;
 }

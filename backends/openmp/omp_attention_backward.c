@@ -52,7 +52,8 @@ struct backward {
 	const struct omp_isa *isa;
 	struct omp_rows rows;
 	struct omp_source keys, values;
-	bool shared; /* v = first V channels of k */
+	bool shared;			  /* all v = first V channels of k */
+	bool first_shared, second_shared; /* of that source */
 	bool dense, add;
 	bool wants_dk, wants_dv;
 	int64_t heads, kv_heads, head_dim, value_dim;
@@ -434,6 +435,18 @@ static void zero_item(void *context, int64_t item, int32_t thread)
 	memset(b->at.dv + first * b->value_dim, 0, (size_t)(count * b->value_dim) * sizeof(float));
 }
 
+/* Where v is the first V channels of k, dk holds both parts. */
+static void join_row(const struct backward *b, int64_t row)
+{
+	for (int64_t g = 0; g < b->kv_heads; g++) {
+		float *dk = b->at.dk + (row * b->kv_heads + g) * b->head_dim;
+		const float *dv = b->at.dv + (row * b->kv_heads + g) * b->value_dim;
+
+		for (int64_t d = 0; d < b->value_dim; d++)
+			dk[d] += dv[d];
+	}
+}
+
 /* Row `row` of both sources goes where its gradient is wanted. */
 static void store_row(const struct backward *b, const struct scratch *s, int64_t row,
 		      const struct hys_tensor *first, const struct hys_tensor *second, float *sums,
@@ -456,6 +469,8 @@ static void store_item(void *context, int64_t item, int32_t thread)
 	const int64_t end = hys_min64(first + STORE_ROWS, key_rows(b));
 
 	for (int64_t row = first; row < end; row++) {
+		if (!b->shared && (row < b->keys.split ? b->first_shared : b->second_shared))
+			join_row(b, row);
 		store_row(b, &s, row, &args->dk, &args->dwindow_k, b->at.dk, b->head_dim);
 		store_row(b, &s, row, &args->dv, &args->dwindow_v, b->at.dv, b->value_dim);
 	}
@@ -475,21 +490,22 @@ static struct backward make(const struct hys_kernel *kernel, const struct hys_ca
 	const struct hys_attention_grad_args *args = &call->args.attention_grad;
 	const struct hys_attending *attending = &call->problem->attending;
 	const int64_t second = hys_present(&args->window_k) ? call->size.window_keys : 0;
-	const bool shared = !hys_present(&args->v);
-
-	return (struct backward){
+	const bool first_shared = !hys_present(&args->v);
+	const bool second_shared = second > 0 && !hys_present(&args->window_v);
+	const bool shared = first_shared && (second == 0 || second_shared);
+	struct backward b = {
 		.call = call,
 		.args = args,
 		.isa = omp_isa(kernel),
 		.rows = {call->problem, &call->batch, &args->indices, call->size.keys,
 			 call->size.entries, second},
 		.keys = {&args->k, &args->window_k, call->size.keys},
-		.values = {&args->v, &args->window_v, call->size.keys},
 		.shared = shared,
+		.first_shared = first_shared,
+		.second_shared = second_shared,
 		.dense = (attending->flags & HYS_ATTENDING_DENSE) != 0,
 		.add = (args->flags & HYS_GRAD_ACCUMULATE) != 0,
 		.wants_dk = hys_present(&args->dk) || hys_present(&args->dwindow_k),
-		.wants_dv = !shared && (hys_present(&args->dv) || hys_present(&args->dwindow_v)),
 		.heads = attending->heads,
 		.kv_heads = attending->kv_heads,
 		.head_dim = attending->head_dim,
@@ -497,6 +513,12 @@ static struct backward make(const struct hys_kernel *kernel, const struct hys_ca
 		.scale = (float)attending->scale,
 		.softcap = (float)attending->softcap,
 	};
+
+	b.values = omp_values(&b.keys, &args->v, &args->window_v);
+	b.wants_dv = !shared && (hys_present(&args->dv) || hys_present(&args->dwindow_v) ||
+				 (first_shared && hys_present(&args->dk)) ||
+				 (second_shared && hys_present(&args->dwindow_k)));
+	return b;
 }
 
 hys_status omp_attention_backward_run(const struct hys_kernel *kernel, struct hys_stream *stream,

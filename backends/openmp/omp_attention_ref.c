@@ -19,7 +19,6 @@ struct ref {
 	struct omp_rows rows;
 	const struct hys_tensor *q, *sink;
 	struct omp_source keys, values;
-	bool shared; /* v = first V channels of k */
 	int64_t heads, kv_heads, head_dim, value_dim;
 	char *scratch;
 	int64_t scratch_bytes;
@@ -85,10 +84,7 @@ static void load_key(const struct ref *r, const struct scratch *s, int64_t head,
 	const int64_t kv_head = head / (r->heads / r->kv_heads);
 
 	omp_gather(r->isa, &r->keys, kv_head, &key, 1, r->head_dim, s->k, 0);
-	if (r->shared)
-		memcpy(s->v, s->k, (size_t)r->value_dim * sizeof(float));
-	else
-		omp_gather(r->isa, &r->values, kv_head, &key, 1, r->value_dim, s->v, 0);
+	omp_gather(r->isa, &r->values, kv_head, &key, 1, r->value_dim, s->v, 0);
 }
 
 static double sink_of(const struct ref *r, int64_t head)
@@ -193,8 +189,7 @@ hys_status omp_attention_forward_ref_run(const struct hys_kernel *kernel, struct
 	r.q = &args->q;
 	r.sink = &args->sink;
 	r.keys = (struct omp_source){&args->k, &args->window_k, call->size.keys};
-	r.values = (struct omp_source){&args->v, &args->window_v, call->size.keys};
-	r.shared = !hys_present(&args->v);
+	r.values = omp_values(&r.keys, &args->v, &args->window_v);
 	omp_for(omp_threads(stream), call->size.rows, forward_row, &r);
 	return HYS_OK;
 }
@@ -212,7 +207,10 @@ static void backward_key(const struct ref *r, const struct scratch *s, int64_t h
 			 double total, double mean)
 {
 	const int64_t at = key * r->kv_heads + head / (r->heads / r->kv_heads);
-	double *dv = r->shared ? r->dk + at * r->head_dim : r->dv + at * r->value_dim;
+	const bool second = key >= r->keys.split;
+	const bool shared =
+		second ? r->values.second == r->keys.second : r->values.first == r->keys.first;
+	double *dv = shared ? r->dk + at * r->head_dim : r->dv + at * r->value_dim;
 	double factor;
 
 	load_key(r, s, head, key);
@@ -303,8 +301,7 @@ hys_status omp_attention_backward_ref_run(const struct hys_kernel *kernel,
 	r.q = &args->q;
 	r.sink = &args->sink;
 	r.keys = (struct omp_source){&args->k, &args->window_k, call->size.keys};
-	r.values = (struct omp_source){&args->v, &args->window_v, call->size.keys};
-	r.shared = !hys_present(&args->v);
+	r.values = omp_values(&r.keys, &args->v, &args->window_v);
 	memset(r.dk, 0, (size_t)((char *)s.q - (char *)r.dk));
 	for (int64_t row = 0; row < call->size.rows; row++)
 		for (int64_t head = 0; head < r.heads; head++)

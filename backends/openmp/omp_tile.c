@@ -27,6 +27,13 @@ int64_t omp_heads_most(const struct hys_problem *problem)
 	return problem->attending.heads / problem->attending.kv_heads;
 }
 
+struct omp_source omp_values(const struct omp_source *keys, const struct hys_tensor *v,
+			     const struct hys_tensor *window_v)
+{
+	return (struct omp_source){hys_present(v) ? v : keys->first,
+				   hys_present(window_v) ? window_v : keys->second, keys->split};
+}
+
 static const char *row_of(const struct omp_source *source, int64_t kv_head, int64_t row,
 			  hys_dtype *dtype)
 {

@@ -31,6 +31,9 @@ struct omp_source {
 	int64_t split;
 };
 
+/* Values of both sources: keys where they are absent. */
+struct omp_source omp_values(const struct omp_source *keys, const struct hys_tensor *v,
+			     const struct hys_tensor *window_v);
 /* tile[i][dim] = row rows[i] of head kv_head, its first dim channels. */
 void omp_gather(const struct omp_isa *isa, const struct omp_source *source, int64_t kv_head,
 		const int64_t *rows, int64_t count, int64_t dim, float *tile, int64_t pitch);
