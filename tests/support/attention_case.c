@@ -30,82 +30,16 @@ static void complete_case(struct hys_problem *problem, const struct attention_ca
 	};
 }
 
-/* ---- indices ---- */
-
-static void draw_some(const struct attention_data *data, int64_t t, int32_t *slots, struct rng *rng)
-{
-	const struct visible *v = &data->visible;
-	const int32_t step = v->pool > 1 ? 1 : data->problem.attending.granularity;
-	const int32_t begin = v->pool > 1 ? v->index_begin[t] : v->row_begin[t];
-	const int32_t end = v->pool > 1 ? v->index_end[t] : v->row_end[t];
-	const int64_t wanted = rng_range(rng, 0, (int64_t)data->topk + 1);
-	int64_t next = ora_max(0, begin - rng_range(rng, 0, step));
-
-	for (int64_t i = 0; i < wanted; i++) {
-		const int64_t left = (end - next) / step, missing = wanted - i;
-
-		next += left > missing ? rng_range(rng, 0, (left - missing) * step / missing + 1)
-				       : 0;
-		if (next >= end)
-			break;
-		slots[i] = (int32_t)next;
-		next += step;
-	}
-}
-
-static void draw_all(const struct attention_data *data, int64_t t, int32_t *slots)
-{
-	const struct visible *v = &data->visible;
-	const int32_t step = v->pool > 1 ? 1 : data->problem.attending.granularity;
-	const int32_t origin = v->pool > 1 ? v->entry_origin[t] : v->key_origin[t];
-	const int32_t begin = v->pool > 1 ? v->index_begin[t] : v->row_begin[t];
-	const int32_t end = v->pool > 1 ? v->index_end[t] : v->row_end[t];
-	int32_t index = origin + (begin - origin) / step * step;
-
-	for (int32_t i = 0; i < data->topk && index < end; i++, index += step)
-		slots[i] = index;
-}
-
-static void draw_junk(const struct attention_data *data, int32_t *slots, struct rng *rng)
-{
-	static const int32_t odd[] = {-1, INT32_MAX, INT32_MIN, -7, INT32_MAX - 1, 0};
-	const int32_t keys = (int32_t)data->visible.keys;
-
-	for (int32_t i = 0; i < data->topk; i++) {
-		switch (rng_range(rng, 0, 5)) {
-		case 0:
-			slots[i] = odd[rng_range(rng, 0, 6)];
-			break;
-		case 1:
-			slots[i] = i > 0 ? slots[i - 1] : 0;
-			break;
-		case 2:
-			slots[i] = keys + (int32_t)rng_range(rng, -2, 3);
-			break;
-		default:
-			slots[i] = (int32_t)rng_range(rng, 0, ora_max(keys, 1));
-			break;
-		}
-	}
-}
-
 static void draw_indices(struct attention_data *data, struct rng *rng)
 {
-	const int64_t groups = data->problem.scoring.groups, rows = data->visible.rows;
+	const struct indices_want want = {.visible = &data->visible,
+					  .pattern = data->about->indices,
+					  .groups = data->problem.scoring.groups,
+					  .topk = data->problem.choosing.topk_max,
+					  .granularity = data->problem.attending.granularity};
 
-	data->topk = data->problem.choosing.topk_max;
-	data->indices = ora_alloc(rows * groups * data->topk, sizeof(int32_t));
-	memset(data->indices, 0xff, (size_t)(rows * groups * data->topk) * sizeof(int32_t));
-	for (int64_t place = 0; place < rows * groups; place++) {
-		int32_t *slots = data->indices + place * data->topk;
-
-		if (data->about->indices == INDICES_SOME)
-			draw_some(data, place / groups, slots, rng);
-		else if (data->about->indices == INDICES_ALL)
-			draw_all(data, place / groups, slots);
-		else if (data->about->indices == INDICES_JUNK)
-			draw_junk(data, slots, rng);
-	}
+	data->indices = indices_make(&want, rng);
+	data->topk = data->indices ? want.topk : 0;
 }
 
 /* ---- values ---- */
@@ -292,8 +226,7 @@ void attention_make(struct attention_data *data, const struct attention_case *ab
 		data->row_first = data->visible.rows / 3;
 		data->row_count = ora_max(data->visible.rows / 3, 1);
 	}
-	if (about->indices != INDICES_ABSENT &&
-	    (!(about->features & ATTENTION_DENSE) || (about->features & ATTENTION_IGNORED)))
+	if (!(about->features & ATTENTION_DENSE) || (about->features & ATTENTION_IGNORED))
 		draw_indices(data, &rng);
 	fill_values(data, &rng);
 	data->o = ora_doubles(data->visible.rows * data->problem.attending.heads *

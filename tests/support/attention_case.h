@@ -3,17 +3,9 @@
 #ifndef HYS_TEST_ATTENTION_CASE_H
 #define HYS_TEST_ATTENTION_CASE_H
 
+#include "indices.h"
 #include "oracle.h"
 #include "suite.h"
-#include "visible.h"
-
-enum index_pattern {
-	INDICES_SOME = 0, /* any number of valid ones, at any place */
-	INDICES_ALL,	  /* every visible entry or block that fits */
-	INDICES_JUNK,	  /* negative, repeated, unsorted, out of reach, INT32_MAX */
-	INDICES_EMPTY,	  /* -1 everywhere */
-	INDICES_ABSENT	  /* no tensor */
-};
 
 enum attention_values {
 	ATTENTION_NORMAL = 0,
