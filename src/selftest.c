@@ -9,8 +9,9 @@
 #include "trial.h"
 
 /* Bounds that keep a test of any problem at a fraction of a second. */
-#define KEYS_MAX 3000
-#define ROW_WORK_MAX 4.0e7
+#define ENTRIES_MAX 3000
+#define KEYS_MAX 1700
+#define ROW_WORK_MAX 8.0e6
 
 /* ---- sizes ---- */
 
@@ -27,38 +28,52 @@ static int64_t choosing_entries(const struct hys_problem *problem, hys_op op, in
 	return entries;
 }
 
+static bool reads_keys(hys_op op)
+{
+	return op == HYS_OP_ATTENTION_FORWARD || op == HYS_OP_ATTENTION_BACKWARD ||
+	       op == HYS_OP_INDEXER_LOSS || op == HYS_OP_FIDELITY;
+}
+
 static int64_t trial_topk(const struct hys_problem *problem, hys_op op)
 {
 	const struct hys_choosing *choosing = &problem->choosing;
-	const bool reads = op == HYS_OP_ATTENTION_FORWARD || op == HYS_OP_ATTENTION_BACKWARD ||
-			   op == HYS_OP_INDEXER_LOSS || op == HYS_OP_FIDELITY;
 	const int64_t forced = (int64_t)choosing->first_blocks + choosing->local_blocks;
+	const int64_t few = hys_min64(7, hys_max64(2, 400 / problem->attending.granularity));
 
-	return hys_min64(choosing->topk_max, reads ? 7 : hys_min64(forced + 5, 100));
+	return hys_min64(choosing->topk_max, reads_keys(op) ? few : hys_min64(forced + 5, 100));
+}
+
+/* Entries or key rows, so that some are chosen and some are not. */
+static int64_t trial_keys(const struct hys_problem *problem, hys_op op, int64_t topk)
+{
+	const struct hys_attending *attending = &problem->attending;
+	const int64_t read =
+		(int64_t)attending->window + attending->first + (topk + 1) * attending->granularity;
+	const int64_t units = reads_keys(op) ? read : choosing_entries(problem, op, topk);
+
+	const int64_t most = reads_keys(op) ? KEYS_MAX : ENTRIES_MAX * problem->scoring.pool;
+
+	return hys_min64(hys_max64(units * problem->scoring.pool * 3 / 2, 60), most) + 7;
 }
 
 static struct hys_trial_size trial_size(const struct hys_problem *problem, hys_op op)
 {
 	const struct hys_attending *attending = &problem->attending;
-	const int64_t topk = trial_topk(problem, op);
-	const int64_t read =
-		(int64_t)attending->window + attending->first + (topk + 4) * attending->granularity;
-	const int64_t keys = hys_max64(read, choosing_entries(problem, op, topk)) *
-			     problem->scoring.pool * 3 / 2;
 	struct hys_trial_size size = {
 		.rows = 9,
-		.keys = hys_min64(hys_max64(keys, 60), KEYS_MAX) + 7,
 		.window_keys = attending->heads > 0 ? 13 : 0,
-		.topk = topk,
+		.topk = trial_topk(problem, op),
 		.documents = true,
 	};
-	const double row_work =
-		(double)size.keys *
-		((double)problem->scoring.heads * problem->scoring.dim +
-		 (double)attending->heads * (attending->head_dim + attending->value_dim));
+	double row_work;
 
-	if (row_work * (double)size.rows > ROW_WORK_MAX)
-		size.rows = 5;
+	size.keys = trial_keys(problem, op, size.topk);
+	row_work = (double)size.keys *
+		   (reads_keys(op) ? (double)attending->heads *
+					     (attending->head_dim + attending->value_dim)
+				   : (double)problem->scoring.heads * problem->scoring.dim);
+	if (row_work > ROW_WORK_MAX)
+		size.rows = 4;
 	return size;
 }
 

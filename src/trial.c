@@ -7,6 +7,7 @@
 #include "number.h"
 
 #define CHANNELS 21
+#define VALUES 1024
 /* No repetition behind this time. */
 #define LONG_ENOUGH_S 0.3
 
@@ -109,6 +110,21 @@ static void make_slots(const struct hys_trial *trial, const struct hys_batch *ba
 		slots[1] = -1;
 }
 
+/* Picks among values that were rounded once: rounding each would be most of a
+ * test's time. */
+static void fill_reals(const struct hys_trial *trial, const char *name, hys_dtype dtype,
+		       char *memory, int64_t elements, uint64_t *state)
+{
+	const size_t size = hys_dtype_size(dtype);
+	float values[VALUES]; /* room for any type */
+
+	for (int64_t i = 0; i < VALUES; i++)
+		hys_number_store(values, dtype, i, random_value(trial, name, state));
+	for (int64_t e = 0; e < elements; e++)
+		memcpy(memory + e * (int64_t)size,
+		       (char *)values + random_below(state, VALUES) * (int64_t)size, size);
+}
+
 static void fill_field(struct hys_trial *trial, const struct hys_batch *batch, int32_t i)
 {
 	const struct hys_field *field = &hys_op_fields(trial->op)->fields[i];
@@ -126,9 +142,7 @@ static void fill_field(struct hys_trial *trial, const struct hys_batch *batch, i
 			make_slots(trial, batch, r / tensor->shape[1],
 				   (int32_t *)(void *)memory + r * slots, slots, &state);
 	} else {
-		for (int64_t e = 0; e < elements; e++)
-			hys_number_store(memory, tensor->dtype, e,
-					 random_value(trial, field->name, &state));
+		fill_reals(trial, field->name, tensor->dtype, memory, elements, &state);
 	}
 }
 

@@ -69,18 +69,16 @@ static void shift(struct hys_tensor *tensor, int64_t elements)
 	tensor->host = (char *)tensor->host + elements * (int64_t)hys_dtype_size(tensor->dtype);
 }
 
-/* The last head of the others: all heads moved by one, the first lost. */
-static void next_head(struct hys_tensor *tensor)
+/* Every head is the second. */
+static void second_head(struct hys_tensor *tensor)
 {
-	tensor->shape[1]--;
 	shift(tensor, tensor->stride[1]);
-	tensor->shape[1]++;
-	tensor->stride[1] = 0; /* every head is the second */
+	tensor->stride[1] = 0;
 }
 
 static void index_heads(struct hys_call *call)
 {
-	next_head(&call->args.select.index_q);
+	second_head(&call->args.select.index_q);
 }
 
 static void index_weights(struct hys_call *call)
@@ -112,7 +110,7 @@ static void more_visible(struct hys_call *call)
 			end[t]++;
 }
 
-static void no_groups(struct hys_call *call)
+static void other_activation(struct hys_call *call)
 {
 	static struct hys_problem problem;
 
@@ -125,7 +123,7 @@ static void no_groups(struct hys_call *call)
 
 static void heads(struct hys_call *call)
 {
-	next_head(&call->args.attention.q);
+	second_head(&call->args.attention.q);
 }
 
 static void values(struct hys_call *call)
@@ -164,7 +162,7 @@ static void scale(struct hys_call *call)
 
 static void grad_heads(struct hys_call *call)
 {
-	next_head(&call->args.attention_grad.grad_o);
+	second_head(&call->args.attention_grad.grad_o);
 }
 
 static void grad_swapped(struct hys_call *call)
@@ -182,7 +180,7 @@ static void no_dsink(struct hys_call *call)
 
 static void loss_heads(struct hys_call *call)
 {
-	next_head(&call->args.loss.q);
+	second_head(&call->args.loss.q);
 }
 
 static void loss_lse(struct hys_call *call)
@@ -195,12 +193,12 @@ static void loss_sum(struct hys_call *call)
 	call->args.loss.reduction = HYS_REDUCTION_SUM;
 }
 
-static void pool_mean(struct hys_call *call)
+static void pool_no_bias(struct hys_call *call)
 {
 	call->args.pool.bias.dtype = HYS_DTYPE_DEFAULT;
 }
 
-static void pool_grad_bias(struct hys_call *call)
+static void pool_grad_no_bias(struct hys_call *call)
 {
 	call->args.pool_grad.bias.dtype = HYS_DTYPE_DEFAULT;
 	call->args.pool_grad.dbias.dtype = HYS_DTYPE_DEFAULT;
@@ -231,7 +229,7 @@ static const struct {
 	{HYS_OP_SELECT, index_keys, "index keys"},
 	{HYS_OP_SELECT, fewer, "topk"},
 	{HYS_OP_SELECT, more_visible, "visibility"},
-	{HYS_OP_SELECT, no_groups, "activation"},
+	{HYS_OP_SELECT, other_activation, "activation"},
 	{HYS_OP_SELECT_COARSE, index_heads, "index heads"},
 	{HYS_OP_SELECT_COARSE, fewer, "topk"},
 	{HYS_OP_SELECT_COARSE_TO_FINE, index_heads, "index heads"},
@@ -248,8 +246,8 @@ static const struct {
 	{HYS_OP_INDEXER_LOSS, loss_heads, "heads"},
 	{HYS_OP_INDEXER_LOSS, loss_lse, "lse"},
 	{HYS_OP_INDEXER_LOSS, loss_sum, "reduction"},
-	{HYS_OP_POOL, pool_mean, "bias"},
-	{HYS_OP_POOL_BACKWARD, pool_grad_bias, "bias"},
+	{HYS_OP_POOL, pool_no_bias, "bias"},
+	{HYS_OP_POOL_BACKWARD, pool_grad_no_bias, "bias"},
 	{HYS_OP_MERGE, merge_swapped, "lse"},
 	{HYS_OP_FIDELITY, fidelity_reference, "reference"},
 };

@@ -1,0 +1,794 @@
+/* Plans: what may be asked for, what is chosen and why, what it costs, and
+ * that a file says the same. */
+#include <locale.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "failing_allocator.h"
+#include "plan_file.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define TEXT_SIZE 16384
+
+static struct hys_context *context;
+
+static struct hys_context *make_context(const char *disable)
+{
+	struct hys_context_options options = {.struct_size = sizeof(options), .devices = "openmp"};
+	struct hys_context *made = NULL;
+
+	options.disable = disable;
+	assert_int_equal(hys_context_create(&options, &made, NULL), HYS_OK);
+	return made;
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	context = make_context("");
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	hys_context_destroy(context);
+	return 0;
+}
+
+static struct hys_problem small_problem(void)
+{
+	struct hys_problem problem = {
+		.struct_size = sizeof(problem),
+		.scoring = {.heads = 4, .dim = 16, .groups = 2},
+		.choosing = {.topk_max = 8},
+		.attending = {.heads = 4, .kv_heads = 2, .head_dim = 16},
+	};
+
+	return problem;
+}
+
+static struct hys_plan_options small_options(uint32_t operations)
+{
+	struct hys_plan_options options = {
+		.struct_size = sizeof(options),
+		.operations = operations,
+		.rows_max = 128,
+		.keys_max = 1024,
+	};
+
+	return options;
+}
+
+static struct hys_plan *make(const struct hys_problem *problem,
+			     const struct hys_plan_options *options)
+{
+	struct hys_plan *plan = NULL;
+	struct hys_error error = {HYS_OK, 0, ""};
+
+	if (hys_plan_create(context, problem, options, &plan, &error) != HYS_OK)
+		fail_msg("%s", error.message);
+	return plan;
+}
+
+static struct hys_plan *make_small(uint32_t operations)
+{
+	const struct hys_problem problem = small_problem();
+	const struct hys_plan_options options = small_options(operations);
+
+	return make(&problem, &options);
+}
+
+static void expect(const struct hys_problem *problem, const struct hys_plan_options *options,
+		   hys_status status, const char *word)
+{
+	struct hys_plan *plan = (struct hys_plan *)(uintptr_t)1;
+	struct hys_error error = {HYS_OK, 0, ""};
+	const hys_status found = hys_plan_create(context, problem, options, &plan, &error);
+
+	if (found != status || !strstr(error.message, word))
+		fail_msg("%s (%s), expected %s (%s)", hys_status_name(found), error.message,
+			 hys_status_name(status), word);
+	assert_int_equal((uintptr_t)plan, 1);
+	assert_int_equal(hys_plan_create(context, problem, options, &plan, NULL), status);
+}
+
+/* ---- options ---- */
+
+static void test_wrong_options(void **state)
+{
+	const struct hys_problem problem = small_problem();
+	const struct hys_plan_options good = small_options(HYS_OP_BIT(HYS_OP_SELECT));
+	struct hys_plan *plan = NULL;
+	const int32_t devices[] = {0, 1}, negative[] = {-1};
+	struct hys_plan_options o;
+
+	(void)state;
+	assert_int_equal(hys_plan_create(NULL, &problem, &good, &plan, NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_create(context, &problem, &good, NULL, NULL),
+			 HYS_INVALID_ARGUMENT);
+	expect(NULL, &good, HYS_INVALID_ARGUMENT, "problem");
+	expect(&problem, NULL, HYS_INVALID_ARGUMENT, "options");
+#define WRONG(field, value, status, word)           \
+	do {                                        \
+		o = good;                           \
+		o.field = value;                    \
+		expect(&problem, &o, status, word); \
+	} while (0)
+	WRONG(struct_size, 8, HYS_INVALID_ARGUMENT, "struct_size");
+	WRONG(operations, 1u << HYS_OP_COUNT, HYS_INVALID_ARGUMENT, "operations");
+	WRONG(operations, HYS_OP_BIT(HYS_OP_POOL), HYS_INVALID_ARGUMENT, "pool");
+	WRONG(operations, HYS_OP_BIT(HYS_OP_SELECT_COARSE), HYS_INVALID_ARGUMENT, "coarse_block");
+	WRONG(flags, 4, HYS_INVALID_ARGUMENT, "flags");
+	WRONG(rows_max, 0, HYS_INVALID_ARGUMENT, "rows_max");
+	WRONG(rows_max, -1, HYS_INVALID_ARGUMENT, "rows_max");
+	WRONG(rows_max, (int64_t)1 << 40, HYS_INVALID_ARGUMENT, "rows_max");
+	WRONG(keys_max, 0, HYS_INVALID_ARGUMENT, "keys_max");
+	WRONG(keys_max, INT64_MAX, HYS_INVALID_ARGUMENT, "keys_max");
+	WRONG(window_keys_max, -1, HYS_INVALID_ARGUMENT, "window_keys_max");
+	WRONG(effort, (hys_effort)3, HYS_INVALID_ARGUMENT, "effort");
+	WRONG(memory_limit_bytes, -1, HYS_INVALID_ARGUMENT, "memory_limit_bytes");
+	WRONG(device_count, 2, HYS_INVALID_ARGUMENT, "device_count");
+	WRONG(device_count, -1, HYS_INVALID_ARGUMENT, "device_count");
+	WRONG(kernels, "select.nothing", HYS_INVALID_ARGUMENT, "select.nothing");
+	WRONG(kernels, "select.ref,,x", HYS_INVALID_ARGUMENT, "kernels");
+	o = good;
+	o.devices = devices;
+	expect(&problem, &o, HYS_INVALID_ARGUMENT, "device_count");
+	o.device_count = 2;
+	expect(&problem, &o, HYS_INVALID_ARGUMENT, "devices");
+	o.devices = negative;
+	o.device_count = 1;
+	expect(&problem, &o, HYS_INVALID_ARGUMENT, "devices");
+}
+
+static void test_problem_is_checked(void **state)
+{
+	struct hys_problem problem = small_problem();
+	struct hys_plan_options options = small_options(0);
+
+	(void)state;
+	problem.scoring.groups = 3;
+	expect(&problem, &options, HYS_INVALID_ARGUMENT, "scoring.groups");
+	problem = small_problem();
+	problem.struct_size = 4;
+	expect(&problem, &options, HYS_INVALID_ARGUMENT, "struct_size");
+	problem = small_problem();
+	problem.attending.granularity = 4;
+	options.operations = HYS_OP_BIT(HYS_OP_INDEXER_LOSS);
+	expect(&problem, &options, HYS_INVALID_ARGUMENT, "granularity");
+}
+
+/* 0 = all that the problem has the parts for. */
+static void test_operations(void **state)
+{
+	struct hys_problem problem = small_problem();
+	const uint32_t attention = HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD) |
+				   HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD) |
+				   HYS_OP_BIT(HYS_OP_MERGE) | HYS_OP_BIT(HYS_OP_FIDELITY);
+	const uint32_t select = HYS_OP_BIT(HYS_OP_SELECT), loss = HYS_OP_BIT(HYS_OP_INDEXER_LOSS);
+	const uint32_t coarse =
+		HYS_OP_BIT(HYS_OP_SELECT_COARSE) | HYS_OP_BIT(HYS_OP_SELECT_COARSE_TO_FINE);
+	const uint32_t pool = HYS_OP_BIT(HYS_OP_POOL) | HYS_OP_BIT(HYS_OP_POOL_BACKWARD);
+
+	(void)state;
+	hys_problem_complete(&problem, NULL);
+	assert_int_equal(hys_problem_operations(&problem), attention | select | loss);
+	problem.choosing.coarse_block = 16;
+	assert_int_equal(hys_problem_operations(&problem),
+			 attention | select | loss | coarse | pool);
+	problem.scoring.dtype = HYS_F8E4M3;
+	assert_int_equal(hys_problem_operations(&problem), attention | select | coarse | pool);
+	problem.scoring.heads = 0;
+	assert_int_equal(hys_problem_operations(&problem), attention | pool);
+	problem.choosing.coarse_block = problem.attending.heads = 0;
+	assert_int_equal(hys_problem_operations(&problem), 0);
+	problem.scoring.pool = 4;
+	assert_int_equal(hys_problem_operations(&problem), pool);
+}
+
+static void test_queries(void **state)
+{
+	struct hys_plan *plan = make_small(HYS_OP_BIT(HYS_OP_SELECT));
+
+	(void)state;
+	assert_int_equal(hys_plan_device_count(plan), 1);
+	assert_int_equal(hys_plan_device(plan, 0), 0);
+	assert_int_equal(hys_plan_device(plan, 1), -1);
+	assert_int_equal(hys_plan_device(plan, -1), -1);
+	assert_true(hys_plan_problem(plan)->scoring.scale == 0.25);
+	assert_int_equal(hys_plan_problem(plan)->choosing.coarse_keep, 64);
+	assert_non_null(hys_plan_kernel(plan, HYS_OP_SELECT, 0));
+	assert_null(hys_plan_kernel(plan, HYS_OP_SELECT, 1));
+	assert_null(hys_plan_kernel(plan, HYS_OP_MERGE, 0));
+	assert_null(hys_plan_kernel(plan, HYS_OP_COUNT, 0));
+	assert_null(hys_plan_kernel(NULL, HYS_OP_SELECT, 0));
+	assert_null(hys_plan_problem(NULL));
+	assert_int_equal(hys_plan_device_count(NULL), 0);
+	assert_int_equal(hys_plan_device(NULL, 0), -1);
+	hys_plan_destroy(plan);
+	hys_plan_destroy(NULL);
+}
+
+/* ---- choices ---- */
+
+static void test_forced_kernels(void **state)
+{
+	const struct hys_problem problem = small_problem();
+	struct hys_plan_options options =
+		small_options(HYS_OP_BIT(HYS_OP_SELECT) | HYS_OP_BIT(HYS_OP_MERGE));
+	struct hys_plan *plan;
+	char text[TEXT_SIZE];
+
+	(void)state;
+	options.kernels = "select.portable,attention_forward.ref";
+	plan = make(&problem, &options);
+	assert_string_equal(hys_plan_kernel(plan, HYS_OP_SELECT, 0), "select.portable");
+	assert_string_not_equal(hys_plan_kernel(plan, HYS_OP_MERGE, 0), "merge.ref");
+	hys_plan_describe(plan, text, sizeof(text));
+	assert_non_null(strstr(text, "asked for by options.kernels"));
+	hys_plan_destroy(plan);
+	options.kernels = "merge.ref,select.ref";
+	plan = make(&problem, &options);
+	assert_string_equal(hys_plan_kernel(plan, HYS_OP_SELECT, 0), "select.ref");
+	assert_string_equal(hys_plan_kernel(plan, HYS_OP_MERGE, 0), "merge.ref");
+	hys_plan_destroy(plan);
+}
+
+static void test_missing_capability(void **state)
+{
+	const struct hys_problem problem = small_problem();
+	struct hys_plan_options options = small_options(HYS_OP_BIT(HYS_OP_SELECT));
+	char text[TEXT_SIZE];
+	struct hys_plan *plan;
+
+	(void)state;
+	if (!hys_backend_named("openmp")->kernels[0].needs)
+		skip();
+	hys_context_destroy(context);
+	context = make_context("avx2");
+	plan = make(&problem, &options);
+	assert_string_equal(hys_plan_kernel(plan, HYS_OP_SELECT, 0), "select.portable");
+	hys_plan_describe(plan, text, sizeof(text));
+	assert_non_null(strstr(text, "not select.avx2: the device lacks avx2"));
+	hys_plan_destroy(plan);
+	options.kernels = "select.avx2";
+	expect(&problem, &options, HYS_UNSUPPORTED, "lacks avx2");
+}
+
+static void test_memory_limit(void **state)
+{
+	struct hys_problem problem = small_problem();
+	struct hys_plan_options options = small_options(HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD));
+	struct hys_plan *plan;
+	int64_t bytes = 0;
+
+	(void)state;
+	plan = make(&problem, &options);
+	assert_int_equal(hys_plan_workspace(plan, HYS_OP_ATTENTION_BACKWARD, 128, 0, &bytes, NULL),
+			 HYS_OK);
+	hys_plan_destroy(plan);
+	assert_true(bytes > 0);
+	options.memory_limit_bytes = 1;
+	options.kernels = "attention_backward.portable";
+	expect(&problem, &options, HYS_OUT_OF_MEMORY, "memory_limit_bytes");
+	options.kernels = NULL;
+	options.memory_limit_bytes = bytes;
+	plan = make(&problem, &options);
+	hys_plan_destroy(plan);
+}
+
+static void test_wisdom(void **state)
+{
+	const struct hys_problem problem = small_problem();
+	struct hys_plan_options options = small_options(HYS_OP_BIT(HYS_OP_SELECT));
+	struct hys_plan *plan;
+	char text[TEXT_SIZE];
+	char kernel[HYS_KERNEL_NAME_MAX];
+
+	(void)state;
+	options.effort = HYS_EFFORT_WISDOM;
+	expect(&problem, &options, HYS_UNSUPPORTED, "wisdom");
+	options.effort = HYS_EFFORT_MEASURE;
+	plan = make(&problem, &options);
+	snprintf(kernel, sizeof(kernel), "%s", hys_plan_kernel(plan, HYS_OP_SELECT, 0));
+	hys_plan_describe(plan, text, sizeof(text));
+	assert_non_null(strstr(text, "the fastest here"));
+	hys_plan_destroy(plan);
+	options.effort = HYS_EFFORT_WISDOM;
+	plan = make(&problem, &options);
+	assert_string_equal(hys_plan_kernel(plan, HYS_OP_SELECT, 0), kernel);
+	hys_plan_destroy(plan);
+	/* a choice that is not the table's own */
+	plan = make(&problem, &options);
+	hys_wisdom_learn(context->wisdom, HYS_OP_SELECT, hys_problem_hash(hys_plan_problem(plan)),
+			 hys_device_signature(context->devices[0]), "select.ref", 1, NULL);
+	hys_plan_destroy(plan);
+	options.effort = HYS_EFFORT_ESTIMATE;
+	plan = make(&problem, &options);
+	assert_string_equal(hys_plan_kernel(plan, HYS_OP_SELECT, 0), "select.ref");
+	hys_plan_describe(plan, text, sizeof(text));
+	assert_non_null(strstr(text, "wisdom"));
+	hys_plan_destroy(plan);
+	hys_wisdom_forget(context);
+	plan = make(&problem, &options);
+	assert_string_not_equal(hys_plan_kernel(plan, HYS_OP_SELECT, 0), "select.ref");
+	hys_plan_destroy(plan);
+}
+
+static int steps_seen, steps_told, stop_at;
+
+static int watch(void *user, int32_t step, int32_t steps, const char *what)
+{
+	assert_ptr_equal(user, &steps_seen);
+	assert_int_equal(step, steps_seen);
+	assert_true(what && what[0]);
+	steps_told = steps;
+	return steps_seen++ == stop_at;
+}
+
+static void test_progress(void **state)
+{
+	const struct hys_problem problem = small_problem();
+	struct hys_plan_options options = small_options(0);
+	struct hys_plan *plan;
+
+	(void)state;
+	options.progress = watch;
+	options.progress_user = &steps_seen;
+	stop_at = -1;
+	steps_seen = 0;
+	plan = make(&problem, &options);
+	hys_plan_destroy(plan);
+	assert_int_equal(steps_told, 6);
+	assert_int_equal(steps_seen, 7);
+	for (stop_at = 0; stop_at < 7; stop_at++) {
+		struct hys_error error = {HYS_OK, 0, ""};
+
+		plan = NULL;
+		steps_seen = 0;
+		assert_int_equal(hys_plan_create(context, &problem, &options, &plan, &error),
+				 HYS_CANCELLED);
+		assert_null(plan);
+		assert_int_equal(steps_seen, stop_at + 1);
+	}
+}
+
+/* ---- describe ---- */
+
+static void test_describe(void **state)
+{
+	struct hys_plan *plan = make_small(0);
+	char text[TEXT_SIZE], cut[TEXT_SIZE];
+	const size_t length = hys_plan_describe(plan, NULL, 0);
+
+	(void)state;
+	assert_int_equal(hys_plan_describe(plan, text, sizeof(text)), length);
+	assert_int_equal(strlen(text), length);
+	for (int op = 0; op < HYS_OP_COUNT; op++)
+		if (hys_plan_kernel(plan, (hys_op)op, 0))
+			assert_non_null(strstr(text, hys_plan_kernel(plan, (hys_op)op, 0)));
+	assert_non_null(strstr(text, "100.0% of the rows"));
+	for (size_t size = 1; size < length; size += 37) {
+		memset(cut, 'x', sizeof(cut));
+		assert_int_equal(hys_plan_describe(plan, cut, size), length);
+		assert_int_equal(strlen(cut), size - 1);
+		assert_memory_equal(cut, text, size - 1);
+		assert_int_equal(cut[size], 'x');
+	}
+	assert_int_equal(hys_plan_describe(NULL, text, sizeof(text)), 0);
+	assert_string_equal(text, "");
+	hys_plan_destroy(plan);
+}
+
+/* ---- cost and workspace ---- */
+
+static void test_cost(void **state)
+{
+	struct hys_problem problem = small_problem();
+	struct hys_plan_options options = small_options(0);
+	struct hys_plan *plan, *other;
+	struct hys_cost cost = {0}, same = {0};
+	struct hys_batch_desc desc = {
+		.struct_size = sizeof(desc), .rows = 128, .keys = 1024, .flags = HYS_BATCH_CAUSAL};
+	struct hys_batch *batch = NULL;
+	/* rows 897, 898 ... 1024 keys each */
+	const double pairs = 128 * (897 + 1024) / 2.0;
+
+	(void)state;
+	problem.attending.window = 4;
+	plan = make(&problem, &options);
+	assert_int_equal(hys_batch_create(plan, &desc, &batch, NULL), HYS_OK);
+	assert_int_equal(hys_plan_cost(plan, HYS_OP_SELECT, NULL, &cost, NULL), HYS_OK);
+	assert_true(cost.flops == 2 * 4 * 16 * pairs);
+	assert_int_equal(cost.tensor_bytes, 128 * 4 * 16 * 4 + 1024 * 16 * 4 + 128 * 4 * 4 +
+						    128 * 2 * 8 * 4 + 128 * 2 * 4);
+	assert_true(cost.bytes == (double)cost.tensor_bytes);
+	assert_true(cost.time_s > 0);
+	assert_int_equal(cost.workspace_bytes, hys_workspace_max(plan, 0));
+	assert_true(cost.peak_bytes >=
+		    cost.tensor_bytes + cost.workspace_bytes + hys_batch_bytes(batch) - 4096);
+	for (int op = 0; op < HYS_OP_COUNT; op++) {
+		if (!hys_plan_kernel(plan, (hys_op)op, 0))
+			continue;
+		assert_int_equal(hys_plan_cost(plan, (hys_op)op, NULL, &cost, NULL), HYS_OK);
+		assert_int_equal(hys_plan_cost(plan, (hys_op)op, batch, &same, NULL), HYS_OK);
+		assert_true(cost.flops == same.flops);
+		assert_int_equal(cost.tensor_bytes, same.tensor_bytes);
+	}
+	assert_int_equal(hys_plan_cost(plan, HYS_OP_ATTENTION_FORWARD, NULL, &cost, NULL), HYS_OK);
+	assert_true(cost.flops == 2 * 4 * 32 * 128 * (8 + 4.0));
+	assert_int_equal(hys_plan_cost(plan, HYS_OP_ATTENTION_BACKWARD, NULL, &cost, NULL), HYS_OK);
+	assert_true(cost.flops == 2 * 4 * 80 * 128 * (8 + 4.0));
+	assert_int_equal(hys_plan_cost(plan, HYS_OP_POOL, NULL, &cost, NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_cost(NULL, HYS_OP_SELECT, NULL, &cost, NULL),
+			 HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_cost(plan, HYS_OP_SELECT, NULL, NULL, NULL),
+			 HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_cost(plan, (hys_op)-1, NULL, &cost, NULL), HYS_INVALID_ARGUMENT);
+	other = make_small(HYS_OP_BIT(HYS_OP_SELECT));
+	assert_int_equal(hys_plan_cost(other, HYS_OP_SELECT, batch, &cost, NULL),
+			 HYS_INVALID_ARGUMENT);
+	hys_plan_destroy(other);
+	hys_batch_destroy(batch);
+	hys_plan_destroy(plan);
+}
+
+/* More rows never need less, and nothing grows with rows x keys. */
+static void test_workspace(void **state)
+{
+	const struct hys_problem problem = small_problem();
+	struct hys_plan_options options = small_options(0);
+	struct hys_plan *plan;
+	int64_t bytes = 0, last = 0;
+
+	(void)state;
+	options.rows_max = options.keys_max = 1 << 20;
+	plan = make(&problem, &options);
+	for (int op = 0; op < HYS_OP_COUNT; op++) {
+		if (!hys_plan_kernel(plan, (hys_op)op, 0))
+			continue;
+		last = 0;
+		for (int64_t rows = 0; rows <= 1 << 20; rows = 4 * rows + 1) {
+			assert_int_equal(
+				hys_plan_workspace(plan, (hys_op)op, rows, 0, &bytes, NULL),
+				HYS_OK);
+			assert_true(bytes >= last);
+			last = bytes;
+		}
+		assert_true(last < (int64_t)1 << 33);
+	}
+	assert_int_equal(hys_plan_workspace(NULL, HYS_OP_SELECT, 1, 0, &bytes, NULL),
+			 HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_workspace(plan, HYS_OP_POOL, 1, 0, &bytes, NULL),
+			 HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_workspace(plan, HYS_OP_SELECT, -1, 0, &bytes, NULL),
+			 HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_workspace(plan, HYS_OP_SELECT, (1 << 20) + 1, 0, &bytes, NULL),
+			 HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_workspace(plan, HYS_OP_SELECT, 1, 1, &bytes, NULL),
+			 HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_workspace(plan, HYS_OP_SELECT, 1, 0, NULL, NULL),
+			 HYS_INVALID_ARGUMENT);
+	hys_plan_destroy(plan);
+}
+
+/* ---- files ---- */
+
+static char path[64];
+
+static size_t print(const struct hys_plan *plan, char *text)
+{
+	const size_t length = hys_plan_print(plan, text, TEXT_SIZE);
+
+	assert_true(length < TEXT_SIZE);
+	return length;
+}
+
+static void make_path(void)
+{
+	snprintf(path, sizeof(path), "/tmp/hyscale-plan-%ld", (long)getpid());
+}
+
+static void write_file(const char *text, size_t length)
+{
+	FILE *file = fopen(path, "wb");
+
+	assert_non_null(file);
+	assert_int_equal(fwrite(text, 1, length, file), length);
+	fclose(file);
+}
+
+static void test_round_trip(void **state)
+{
+	struct hys_problem problem = small_problem();
+	struct hys_plan_options options = small_options(0);
+	const int32_t devices[] = {0, 0, 0};
+	struct hys_plan *plan, *loaded = NULL;
+	struct hys_error error = {HYS_OK, 0, ""};
+	char text[TEXT_SIZE], again[TEXT_SIZE];
+
+	(void)state;
+	make_path();
+	problem.scoring.scale = -1.0 / 3;
+	problem.attending.softcap = 50;
+	problem.attending.window = 7;
+	options.kernels = "select.portable";
+	options.devices = devices;
+	options.device_count = 3;
+	options.window_keys_max = 99;
+	options.memory_limit_bytes = (int64_t)1 << 50;
+	plan = make(&problem, &options);
+	plan->shares[0] = 0.1;
+	print(plan, text);
+	assert_int_equal(hys_plan_save(plan, path, NULL), HYS_OK);
+	if (hys_plan_load(context, path, &loaded, &error) != HYS_OK)
+		fail_msg("%s", error.message);
+	print(loaded, again);
+	assert_string_equal(text, again);
+	assert_true(hys_problem_hash(&plan->problem) == hys_problem_hash(&loaded->problem));
+	assert_true(loaded->shares[0] == 0.1 && loaded->shares[1] == 1.0 / 3);
+	assert_string_equal(hys_plan_kernel(loaded, HYS_OP_SELECT, 2), "select.portable");
+	hys_plan_describe(loaded, text, sizeof(text));
+	assert_non_null(strstr(text, "from the plan's file"));
+	hys_plan_destroy(loaded);
+	hys_plan_destroy(plan);
+	unlink(path);
+}
+
+/* Numbers are written without a point, whatever the locale's is. */
+static void test_locale(void **state)
+{
+	struct hys_plan *plan = make_small(HYS_OP_BIT(HYS_OP_SELECT));
+	static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8"};
+	char text[TEXT_SIZE], again[TEXT_SIZE];
+
+	(void)state;
+	plan->problem.scoring.scale = 0.1;
+	print(plan, text);
+	assert_null(strchr(text + strcspn(text, "\n"), ','));
+	for (size_t i = 0; i < COUNT(locales); i++)
+		if (setlocale(LC_ALL, locales[i]))
+			break;
+	print(plan, again);
+	setlocale(LC_ALL, "C");
+	assert_string_equal(text, again);
+	hys_plan_destroy(plan);
+}
+
+/* Every cut and every changed byte is found. */
+static void test_damaged_text(void **state)
+{
+	struct hys_plan *plan = make_small(0);
+	struct hys_plan_text *parsed = malloc(sizeof(*parsed));
+	char text[TEXT_SIZE];
+	const size_t length = print(plan, text);
+
+	(void)state;
+	assert_non_null(parsed);
+	assert_int_equal(hys_plan_parse(parsed, text, (int64_t)length, NULL), HYS_OK);
+	for (size_t cut = 0; cut < length; cut++) {
+		/* memory of exactly that size, for the sanitizers */
+		char *part = malloc(cut + 1);
+		struct hys_error error = {HYS_OK, 0, ""};
+
+		assert_non_null(part);
+		memcpy(part, text, cut);
+		assert_int_equal(hys_plan_parse(parsed, part, (int64_t)cut, &error), HYS_FORMAT);
+		assert_non_null(strstr(error.message, "line"));
+		free(part);
+	}
+	for (size_t i = 0; i < length; i++) {
+		hys_status status;
+
+		text[i] ^= 1;
+		status = hys_plan_parse(parsed, text, (int64_t)length, NULL);
+		assert_true(status == HYS_FORMAT || status == HYS_VERSION_MISMATCH);
+		text[i] ^= 1;
+	}
+	text[length] = '\n';
+	assert_int_equal(hys_plan_parse(parsed, text, (int64_t)length + 1, NULL), HYS_FORMAT);
+	free(parsed);
+	hys_plan_destroy(plan);
+}
+
+/* Rewrites a word of a saved plan, with a fitting checksum, and loads it. */
+static hys_status load_changed(const struct hys_plan *plan, const char *from, const char *to,
+			       struct hys_error *error)
+{
+	struct hys_plan *loaded = NULL;
+	char text[TEXT_SIZE], changed[TEXT_SIZE];
+	char *found, *sum;
+	size_t length;
+	hys_status status;
+
+	print(plan, text);
+	found = strstr(text, from);
+	assert_non_null(found);
+	snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(found - text), text, to,
+		 found + strlen(from));
+	sum = strstr(changed, "checksum ");
+	assert_non_null(sum);
+	length = (size_t)(sum - changed);
+	length += (size_t)snprintf(
+		sum, 64, "checksum %016llx\n",
+		(unsigned long long)hys_hash(hys_hash_start, changed, (size_t)(sum - changed)));
+	write_file(changed, length);
+	status = hys_plan_load(context, path, &loaded, error);
+	if (status != HYS_OK)
+		assert_null(loaded);
+	hys_plan_destroy(loaded);
+	unlink(path);
+	return status;
+}
+
+static void test_changed_files(void **state)
+{
+	struct hys_plan *plan = make_small(0);
+	static const struct {
+		const char *from, *to;
+		hys_status status;
+		const char *word;
+	} cases[] = {
+		{"hyscale-plan-1", "hyscale-plan-1", HYS_OK, ""},
+		{"hyscale-plan-1", "hyscale-plan-2", HYS_FORMAT, "line 1"},
+		{HYS_VERSION_STRING, "9.9.9", HYS_VERSION_MISMATCH, "9.9.9"},
+		{"scoring.heads 4", "scoring.heads -4", HYS_FORMAT, "line 2"},
+		{"scoring.heads 4", "scoring.heads 4294967300", HYS_FORMAT, "line 2"},
+		{"scoring.heads 4", "scoring.heads 4x", HYS_FORMAT, "line 2"},
+		{"scoring.heads 4", "scoring.heads  4", HYS_FORMAT, "line 2"},
+		{"scoring.heads 4", "scoring.heads 5", HYS_INVALID_ARGUMENT, "scoring.groups"},
+		{"scoring.scale 1p-2", "scoring.scale 0.25", HYS_FORMAT, "line"},
+		{"scoring.scale 1p-2", "scoring.scale 1p99999", HYS_FORMAT, "line"},
+		{"scoring.scale 1p-2", "scoring.scale 1p1024", HYS_FORMAT, "line"},
+		{"operations ", "operations 1", HYS_FORMAT, "line"},
+		{"rows_max 128", "rows_max 0", HYS_INVALID_ARGUMENT, "rows_max"},
+		{"device_count 1", "device_count 0", HYS_FORMAT, "device_count"},
+		{"device_count 1", "device_count 1000", HYS_FORMAT, "device_count"},
+		{"device 0 ", "device 0 0", HYS_FORMAT, "line"},
+		{"device 0 ", "device 7 ", HYS_OK, ""},
+		{"kernel 0 select select.", "kernel 0 select merge.", HYS_FORMAT, "merge."},
+		{"kernel 0 select ", "kernel 1 select ", HYS_FORMAT, "line"},
+	};
+
+	(void)state;
+	make_path();
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct hys_error error = {HYS_OK, 0, ""};
+		const hys_status status = load_changed(plan, cases[i].from, cases[i].to, &error);
+
+		if (status != cases[i].status || !strstr(error.message, cases[i].word))
+			fail_msg("%s: %s (%s)", cases[i].to, hys_status_name(status),
+				 error.message);
+	}
+	hys_plan_destroy(plan);
+}
+
+static void test_other_device(void **state)
+{
+	struct hys_plan *plan = make_small(HYS_OP_BIT(HYS_OP_SELECT)), *loaded = NULL;
+	struct hys_error error = {HYS_OK, 0, ""};
+
+	(void)state;
+	make_path();
+	assert_int_equal(hys_plan_save(plan, path, NULL), HYS_OK);
+	hys_plan_destroy(plan);
+	/* as after an update of the driver */
+	snprintf(context->devices[0]->info.driver, sizeof(context->devices[0]->info.driver),
+		 "another");
+	assert_int_equal(hys_plan_load(context, path, &loaded, &error), HYS_VERSION_MISMATCH);
+	assert_null(loaded);
+	unlink(path);
+}
+
+static void test_wrong_paths(void **state)
+{
+	struct hys_plan *plan = make_small(HYS_OP_BIT(HYS_OP_SELECT)), *loaded = NULL;
+	struct hys_error error = {HYS_OK, 0, ""};
+
+	(void)state;
+	assert_int_equal(hys_plan_save(NULL, "x", NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_save(plan, NULL, NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_save(plan, "", NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_save(plan, "/nonexistent/plan", &error), HYS_IO);
+	assert_true(error.native != 0);
+	assert_int_equal(hys_plan_load(NULL, "x", &loaded, NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_load(context, NULL, &loaded, NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_load(context, "", &loaded, NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_load(context, "x", NULL, NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_plan_load(context, "/nonexistent/plan", &loaded, NULL), HYS_IO);
+	assert_int_equal(hys_plan_load(context, "/tmp", &loaded, NULL), HYS_FORMAT);
+	assert_null(loaded);
+	hys_plan_destroy(plan);
+}
+
+/* ---- memory ---- */
+
+/* Each allocation failing in turn: a status, nothing left behind. */
+static void test_out_of_memory(void **state)
+{
+	const struct hys_problem problem = small_problem();
+	struct hys_plan_options options =
+		small_options(HYS_OP_BIT(HYS_OP_SELECT) | HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD));
+	struct hys_context_options where = {.struct_size = sizeof(where), .devices = "openmp"};
+	struct failing_allocator memory = {0};
+	struct hys_context *own = NULL;
+	int failures = 0;
+
+	(void)state;
+	failing_allocator_use(&memory, &where);
+	assert_int_equal(hys_context_create(&where, &own, NULL), HYS_OK);
+	for (long n = 1; n < 1000; n++) {
+		struct hys_plan *plan = NULL;
+		struct hys_error error = {HYS_OK, 0, ""};
+		hys_status status;
+		long live;
+
+		hys_wisdom_forget(own);
+		live = memory.live;
+		failing_allocator_arm(&memory, n);
+		status = hys_plan_create(own, &problem, &options, &plan, &error);
+		if (memory.made < n) { /* not reached */
+			assert_int_equal(status, HYS_OK);
+			hys_plan_destroy(plan);
+			break;
+		}
+		if (status != HYS_OK) {
+			assert_null(plan);
+			assert_true(error.message[0]);
+			failures++;
+		}
+		hys_plan_destroy(plan);
+		hys_wisdom_forget(own);
+		assert_true(memory.live <= live);
+	}
+	failing_allocator_arm(&memory, 0);
+	assert_true(failures > 3);
+	hys_context_destroy(own);
+	assert_int_equal(memory.live, 0);
+}
+
+/* Execs and batches keep what they need of a plan. */
+static void test_lifetime(void **state)
+{
+	struct hys_plan *plan = make_small(HYS_OP_BIT(HYS_OP_SELECT));
+	struct hys_batch_desc desc = {.struct_size = sizeof(desc), .rows = 3, .keys = 3};
+	struct hys_exec *exec = NULL;
+	struct hys_batch *batch = NULL;
+
+	(void)state;
+	assert_int_equal(hys_exec_create(plan, NULL, &exec, NULL), HYS_OK);
+	assert_int_equal(hys_batch_create(plan, &desc, &batch, NULL), HYS_OK);
+	hys_plan_destroy(plan);
+	assert_int_equal(hys_batch_rows(batch), 3);
+	hys_batch_destroy(batch);
+	hys_exec_destroy(exec);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_wrong_options),  TEST(test_problem_is_checked),
+		TEST(test_operations),	   TEST(test_queries),
+		TEST(test_forced_kernels), TEST(test_missing_capability),
+		TEST(test_memory_limit),   TEST(test_wisdom),
+		TEST(test_progress),	   TEST(test_describe),
+		TEST(test_cost),	   TEST(test_workspace),
+		TEST(test_round_trip),	   TEST(test_locale),
+		TEST(test_damaged_text),   TEST(test_changed_files),
+		TEST(test_other_device),   TEST(test_wrong_paths),
+		TEST(test_out_of_memory),  TEST(test_lifetime),
+	};
+
+	return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+}
