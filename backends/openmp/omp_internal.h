@@ -97,10 +97,4 @@ static inline int64_t omp_ceil_div(int64_t a, int64_t b)
 	return (a + b - 1) / b;
 }
 
-/* Floor of a / b for b > 0. */
-static inline int64_t omp_floor_div(int64_t a, int64_t b)
-{
-	return a / b - (a % b < 0);
-}
-
 #endif
