@@ -1,6 +1,7 @@
 /* ocl_kernels.c - the OpenCL backend's kernels, per op the preferred one first. */
 #include "ocl_attention.h"
 #include "ocl_internal.h"
+#include "ocl_loss.h"
 #include "ocl_merge.h"
 #include "ocl_fidelity.h"
 #include "ocl_pool.h"
@@ -13,16 +14,18 @@
 		.detail = row_detail                                                     \
 	}
 
-#define ATTENTION(row_name, row_op, pass, row_needs, share, row_detail)                  \
+#define PRODUCTS(row_name, row_op, pass, row_needs, share, row_detail)                   \
 	{                                                                                \
 		.name = row_name, .op = row_op, .needs = row_needs, .efficiency = share, \
 		.workspace = hys_ocl_##pass##_workspace, .run = hys_ocl_##pass,          \
 		.detail = row_detail                                                     \
 	}
 #define FORWARD(name, needs, share, detail) \
-	ATTENTION(name, HYS_OP_ATTENTION_FORWARD, forward, needs, share, detail)
+	PRODUCTS(name, HYS_OP_ATTENTION_FORWARD, forward, needs, share, detail)
 #define BACKWARD(name, needs, share, detail) \
-	ATTENTION(name, HYS_OP_ATTENTION_BACKWARD, backward, needs, share, detail)
+	PRODUCTS(name, HYS_OP_ATTENTION_BACKWARD, backward, needs, share, detail)
+#define LOSS(name, needs, share, detail) \
+	PRODUCTS(name, HYS_OP_INDEXER_LOSS, loss, needs, share, detail)
 
 const struct hys_kernel hys_ocl_kernels[] = {
 	SELECT("select.cpu", HYS_OP_SELECT, HYS_OCL_CPU, 0.3, &hys_ocl_select_cpu),
@@ -51,6 +54,9 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	BACKWARD("attention_backward.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_backward_cpu),
 	BACKWARD("attention_backward.tile", 0, 0.2, &hys_ocl_backward_tile),
 	BACKWARD("attention_backward.ref", 0, 0.01, &hys_ocl_backward_ref),
+	LOSS("indexer_loss.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_loss_cpu),
+	LOSS("indexer_loss.tile", 0, 0.2, &hys_ocl_loss_tile),
+	LOSS("indexer_loss.ref", 0, 0.01, &hys_ocl_loss_ref),
 	{.name = "pool.ref",
 	 .op = HYS_OP_POOL,
 	 .efficiency = 0.01,
