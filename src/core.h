@@ -261,6 +261,15 @@ static inline struct hys_tensor *hys_field_tensor(const struct hys_field *field,
 	return (struct hys_tensor *)(void *)((char *)args + field->offset);
 }
 
+static inline int64_t hys_tensor_elements(const struct hys_tensor *tensor)
+{
+	int64_t count = 1;
+
+	for (int32_t d = 0; d < tensor->rank; d++)
+		count *= tensor->shape[d];
+	return count;
+}
+
 /* The sizes that a problem and a call fix; the others -1. */
 struct hys_dims hys_dims_of(const struct hys_size *size);
 /* Upper bounds of all sizes, for a plan's largest calls. */

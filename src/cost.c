@@ -11,45 +11,84 @@
 
 /* ---- work ---- */
 
-static void add_row(struct hys_work *work, const struct hys_problem *problem, int64_t keys,
-		    int64_t entries)
+/* How much of `units` each row of a problem works on at most. */
+struct limits {
+	double read, topk_keys, topk_entries, kept;
+	bool dense;
+};
+
+static struct limits limits_of(const struct hys_problem *problem)
 {
 	const struct hys_attending *attending = &problem->attending;
 	const struct hys_choosing *choosing = &problem->choosing;
-	const double topk = choosing->topk_max;
-	const double read =
-		topk * (double)hys_index_span(problem) + attending->window + attending->first;
-	const double kept = (double)choosing->coarse_keep * choosing->coarse_block;
-	const bool dense = attending->flags & HYS_ATTENDING_DENSE;
+	const double topk = choosing->topk_max, span = (double)hys_index_span(problem);
 
-	work->rows++;
-	work->key_pairs += (double)keys;
-	work->entry_pairs += (double)entries;
-	work->attended_pairs += dense ? (double)keys : fmin(read, (double)keys);
-	work->set_keys += fmin(topk * (double)hys_index_span(problem), (double)keys);
-	work->set_entries += fmin(topk * problem->scoring.block, (double)entries);
-	if (choosing->coarse_block > 0)
-		work->coarse_pairs += (double)(entries / choosing->coarse_block);
-	work->kept_pairs += fmin(kept, (double)entries);
+	return (struct limits){
+		.read = topk * span + attending->window + attending->first,
+		.topk_keys = topk * span,
+		.topk_entries = topk * problem->scoring.block,
+		.kept = (double)choosing->coarse_keep * choosing->coarse_block,
+		.dense = attending->flags & HYS_ATTENDING_DENSE,
+	};
+}
+
+static struct hys_work batch_work(const struct hys_problem *problem, const struct hys_batch *batch)
+{
+	const struct limits limits = limits_of(problem);
+	const int32_t block = problem->choosing.coarse_block;
+	struct hys_work work = {.rows = (double)batch->rows};
+
+	for (int64_t t = 0; t < batch->rows; t++) {
+		const int64_t k = batch->key_pairs_before[t + 1] - batch->key_pairs_before[t];
+		const int64_t e = batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t];
+		const double keys = (double)k, entries = (double)e;
+
+		work.key_pairs += keys;
+		work.entry_pairs += entries;
+		work.attended_pairs += limits.dense ? keys : fmin(limits.read, keys);
+		work.set_keys += fmin(limits.topk_keys, keys);
+		work.set_entries += fmin(limits.topk_entries, entries);
+		work.coarse_pairs += block > 0 ? (double)(e / block) : 0;
+		work.kept_pairs += fmin(limits.kept, entries);
+	}
+	return work;
+}
+
+/* Sum over p < end of min(most, floor(p / unit)). */
+static double sum_below(double end, double unit, double most)
+{
+	const double rising = fmin(end, most * unit);
+	const double whole = floor(rising / unit);
+
+	return unit * whole * (whole - 1) / 2 + (rising - whole * unit) * whole +
+	       (end - rising) * most;
+}
+
+/* One document, rows at its end: row t sees keys - rows + t + 1 of its keys. */
+static struct hys_work causal_work(const struct hys_problem *problem, double rows, double keys)
+{
+	const struct limits limits = limits_of(problem);
+	const double pool = problem->scoring.pool, block = problem->choosing.coarse_block;
+	const double end = keys + 1, begin = fmax(end - rows, 0);
+	struct hys_work work = {.rows = rows};
+
+#define SUM(unit, most) (sum_below(end, unit, most) - sum_below(begin, unit, most))
+	work.key_pairs = SUM(1, keys);
+	work.entry_pairs = SUM(pool, keys);
+	work.attended_pairs = limits.dense ? work.key_pairs : SUM(1, limits.read);
+	work.set_keys = SUM(1, limits.topk_keys);
+	work.set_entries = SUM(pool, limits.topk_entries);
+	work.coarse_pairs = block > 0 ? SUM(pool * block, keys) : 0;
+	work.kept_pairs = SUM(pool, limits.kept);
+#undef SUM
+	return work;
 }
 
 struct hys_work hys_work_of(const struct hys_problem *problem, const struct hys_batch *batch,
 			    int64_t rows, int64_t keys)
 {
-	const int64_t count = batch ? batch->rows : rows;
-	struct hys_work work = {0};
-
-	for (int64_t t = 0; t < count; t++) {
-		const int64_t position = hys_max64(keys - rows + t + 1, 0);
-
-		if (batch)
-			add_row(&work, problem,
-				batch->key_pairs_before[t + 1] - batch->key_pairs_before[t],
-				batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t]);
-		else
-			add_row(&work, problem, position, position / problem->scoring.pool);
-	}
-	return work;
+	return batch ? batch_work(problem, batch)
+		     : causal_work(problem, (double)rows, (double)keys);
 }
 
 double hys_cost_flops(hys_op op, const struct hys_problem *problem, const struct hys_work *work)

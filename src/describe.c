@@ -1,4 +1,5 @@
 /* A plan as a table for people. */
+#include <math.h>
 #include <string.h>
 
 #include "core.h"
@@ -7,7 +8,8 @@
 #define DEVICE_COLUMN 23
 #define KERNEL_COLUMN 31
 #define WORKSPACE_COLUMN 63
-#define WHY_COLUMN 75
+#define WORK_COLUMN 75
+#define WHY_COLUMN 87
 
 /* One decimal, without the locale's point. */
 static void add_bytes(struct hys_text *text, int64_t bytes)
@@ -23,6 +25,20 @@ static void add_bytes(struct hys_text *text, int64_t bytes)
 	else
 		hys_text_add(text, "%lld.%d %s", (long long)(bytes / unit),
 			     (int)(bytes % unit / (unit / 1024) * 10 / 1024), units[i]);
+}
+
+/* Useful work of the largest call, all devices together. */
+static void add_flops(struct hys_text *text, double flops)
+{
+	static const char *const units[] = {"FLOP",  "kFLOP", "MFLOP", "GFLOP",
+					    "TFLOP", "PFLOP", "EFLOP", "ZFLOP"};
+	double unit = 1;
+	int32_t i = 0;
+
+	for (; flops / unit >= 1000 && i < 7; i++)
+		unit *= 1000;
+	hys_text_add(text, "%d.%d %s", (int)(flops / unit), (int)(fmod(flops / unit, 1) * 10),
+		     units[i]);
 }
 
 static void add_devices(struct hys_text *text, const struct hys_plan *plan)
@@ -57,6 +73,7 @@ static void add_choice(struct hys_text *text, const struct hys_plan *plan, hys_o
 	const struct hys_choice *choice = hys_plan_choice(plan, op, i);
 	const struct hys_size size = hys_plan_size_max(plan, op, hys_plan_rows_max(plan, op));
 	const size_t start = text->length;
+	struct hys_work work;
 
 	hys_text_add(text, "%s", hys_op_name(op));
 	hys_text_pad(text, start, DEVICE_COLUMN);
@@ -65,6 +82,9 @@ static void add_choice(struct hys_text *text, const struct hys_plan *plan, hys_o
 	hys_text_add(text, "%s", choice->kernel->name);
 	hys_text_pad(text, start, WORKSPACE_COLUMN);
 	add_bytes(text, hys_workspace_bytes(plan, op, i, &size));
+	hys_text_pad(text, start, WORK_COLUMN);
+	work = hys_work_of(&plan->problem, NULL, plan->rows_max, plan->keys_max);
+	add_flops(text, hys_cost_flops(op, &plan->problem, &work));
 	hys_text_pad(text, start, WHY_COLUMN);
 	hys_text_add(text, "%s\n", choice->why);
 	add_why_not(text, choice->why_not);
@@ -94,6 +114,8 @@ size_t hys_plan_describe(const struct hys_plan *plan, char *text, size_t size)
 	hys_text_add(&out, "kernel");
 	hys_text_pad(&out, start, WORKSPACE_COLUMN);
 	hys_text_add(&out, "workspace");
+	hys_text_pad(&out, start, WORK_COLUMN);
+	hys_text_add(&out, "work");
 	hys_text_pad(&out, start, WHY_COLUMN);
 	hys_text_add(&out, "why\n");
 	for (int32_t op = 0; op < HYS_OP_COUNT; op++)

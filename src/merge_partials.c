@@ -102,15 +102,6 @@ char *hys_gather_slot(const struct hys_gather *gather, int32_t lane)
 	return gather->memory + lane * gather->slot_bytes;
 }
 
-static int64_t elements_of(const struct hys_tensor *tensor)
-{
-	int64_t count = 1;
-
-	for (int32_t d = 0; d < tensor->rank; d++)
-		count *= tensor->shape[d];
-	return count;
-}
-
 hys_status hys_gather_layout(const struct hys_gather *gather, struct hys_task *task,
 			     const char *name, struct hys_error *error)
 {
@@ -124,7 +115,7 @@ hys_status hys_gather_layout(const struct hys_gather *gather, struct hys_task *t
 		if (!(field->flags & HYS_FIELD_PARTIAL) || !hys_present(tensor))
 			continue;
 		task->slot_offset[i] = bytes;
-		bytes += hys_round_up(elements_of(tensor) * 4, HYS_ALIGN);
+		bytes += hys_round_up(hys_tensor_elements(tensor) * 4, HYS_ALIGN);
 	}
 	if (bytes <= gather->slot_bytes)
 		return HYS_OK;
@@ -151,7 +142,7 @@ static void merge_tensor(const struct hys_gather *gather, const struct hys_tenso
 			 int64_t slot_offset, bool accumulate)
 {
 	const hys_dtype part = tensor->dtype == HYS_I32 ? HYS_I32 : HYS_F32;
-	const int64_t count = elements_of(tensor);
+	const int64_t count = hys_tensor_elements(tensor);
 
 	for (int64_t i = 0; i < count; i++) {
 		const int64_t at = place_of(tensor, i);

@@ -3,15 +3,6 @@
  * back, run by run, so that what lies between an output's strides stays. */
 #include "core.h"
 
-static int64_t elements_of(const struct hys_tensor *tensor)
-{
-	int64_t count = 1;
-
-	for (int32_t d = 0; d < tensor->rank; d++)
-		count *= tensor->shape[d];
-	return count;
-}
-
 /* Partial outputs are summed in f32 whatever the caller's type. */
 static hys_dtype part_dtype(const struct hys_tensor *tensor)
 {
@@ -39,9 +30,9 @@ int64_t hys_stage_layout(const struct hys_plan *plan, int32_t lane, struct hys_t
 		if (task->slot_offset[i] >= 0)
 			dtype = part_dtype(tensor);
 		task->stage_offset[i] = bytes;
-		bytes = hys_add64(bytes,
-				  hys_round_up(elements_of(tensor) * (int64_t)hys_dtype_size(dtype),
-					       HYS_ALIGN));
+		bytes = hys_add64(bytes, hys_round_up(hys_tensor_elements(tensor) *
+							      (int64_t)hys_dtype_size(dtype),
+						      HYS_ALIGN));
 	}
 	return bytes;
 }
@@ -142,7 +133,7 @@ static struct hys_copy copy_of(const struct hys_tensor *host, const struct hys_t
 	}
 	copy.device.buffer = staged->buffer;
 	copy.device.offset_bytes = staged->offset * size;
-	copy.device.bytes = elements_of(staged) * size;
+	copy.device.bytes = hys_tensor_elements(staged) * size;
 	return copy;
 }
 
@@ -152,7 +143,7 @@ static hys_status clear(const struct hys_exec *exec, int32_t lane, const struct 
 {
 	const struct hys_backend *backend = exec->plan->devices[lane]->backend;
 	const int64_t size = (int64_t)hys_dtype_size(tensor->dtype);
-	struct hys_region region = {.bytes = elements_of(tensor) * size};
+	struct hys_region region = {.bytes = hys_tensor_elements(tensor) * size};
 
 	if (tensor->buffer) {
 		region.buffer = tensor->buffer;
@@ -176,7 +167,7 @@ static hys_status bring_in(struct hys_exec *exec, int32_t lane, const struct hys
 		struct hys_tensor host;
 		struct hys_copy copy;
 
-		if (!hys_present(tensor) || elements_of(tensor) == 0)
+		if (!hys_present(tensor) || hys_tensor_elements(tensor) == 0)
 			continue;
 		if ((field->flags & HYS_FIELD_OUT) && !task->keeps)
 			continue;
@@ -206,7 +197,7 @@ static hys_status bring_out(struct hys_exec *exec, int32_t lane, const struct hy
 		struct hys_copy copy;
 
 		if (task->stage_offset[i] < 0 || !(field->flags & HYS_FIELD_OUT) ||
-		    elements_of(tensor) == 0)
+		    hys_tensor_elements(tensor) == 0)
 			continue;
 		host = host_tensor(exec, lane, task, i);
 		copy = copy_of(&host, tensor);
