@@ -442,6 +442,42 @@ static void test_cost(void **state)
 	hys_plan_destroy(plan);
 }
 
+/* The sums over a causal document are those of a batch of it. */
+static void test_work(void **state)
+{
+	static const int64_t rows[] = {1, 7, 40, 128}, keys[] = {1, 39, 128, 1000};
+	struct hys_plan_options options = small_options(HYS_OP_BIT(HYS_OP_SELECT));
+
+	(void)state;
+	for (int kind = 0; kind < 4; kind++) {
+		struct hys_problem problem = small_problem();
+		struct hys_plan *plan;
+
+		problem.choosing.coarse_block = 12;
+		problem.choosing.coarse_keep = 3;
+		problem.scoring.block = kind == 1 ? 4 : 1;
+		problem.scoring.pool = kind == 2 ? 5 : 1;
+		problem.attending.flags = kind == 3 ? HYS_ATTENDING_DENSE : 0;
+		problem.attending.first = 3;
+		plan = make(&problem, &options);
+		for (size_t i = 0; i < COUNT(rows) * COUNT(keys); i++) {
+			struct hys_batch_desc desc = {.struct_size = sizeof(desc),
+						      .rows = rows[i / COUNT(keys)],
+						      .keys = keys[i % COUNT(keys)],
+						      .flags = HYS_BATCH_CAUSAL};
+			struct hys_batch *batch = NULL;
+			struct hys_work summed, looped;
+
+			assert_int_equal(hys_batch_create(plan, &desc, &batch, NULL), HYS_OK);
+			looped = hys_work_of(hys_plan_problem(plan), batch, 0, 0);
+			summed = hys_work_of(hys_plan_problem(plan), NULL, desc.rows, desc.keys);
+			assert_memory_equal(&looped, &summed, sizeof(looped));
+			hys_batch_destroy(batch);
+		}
+		hys_plan_destroy(plan);
+	}
+}
+
 /* More rows never need less, and nothing grows with rows x keys. */
 static void test_workspace(void **state)
 {
@@ -783,11 +819,12 @@ int main(void)
 		TEST(test_forced_kernels), TEST(test_missing_capability),
 		TEST(test_memory_limit),   TEST(test_wisdom),
 		TEST(test_progress),	   TEST(test_describe),
-		TEST(test_cost),	   TEST(test_workspace),
-		TEST(test_round_trip),	   TEST(test_locale),
-		TEST(test_damaged_text),   TEST(test_changed_files),
-		TEST(test_other_device),   TEST(test_wrong_paths),
-		TEST(test_out_of_memory),  TEST(test_lifetime),
+		TEST(test_cost),	   TEST(test_work),
+		TEST(test_workspace),	   TEST(test_round_trip),
+		TEST(test_locale),	   TEST(test_damaged_text),
+		TEST(test_changed_files),  TEST(test_other_device),
+		TEST(test_wrong_paths),	   TEST(test_out_of_memory),
+		TEST(test_lifetime),
 	};
 
 	return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
