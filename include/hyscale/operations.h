@@ -10,6 +10,9 @@
  * "rows" has either one entry per row of the batch, of which the range is
  * used, or exactly row_count entries, which are the range.
  *
+ * With a plan of several devices all tensors are host memory (else
+ * HYS_UNSUPPORTED); every device computes a share of the rows.
+ *
  * Statuses of all: HYS_OK, HYS_INVALID_ARGUMENT, HYS_UNSUPPORTED,
  * HYS_WORKSPACE_TOO_SMALL, HYS_FORKED, or the exec's earlier failure. */
 #ifndef HYSCALE_OPERATIONS_H
@@ -131,6 +134,7 @@ struct hys_loss_args {
 					 scoring again; optional */
 	struct hys_tensor teacher_in;  /* f32 [rows,U,K], need not be normalised;
 					 not with DENSE */
+	/* outputs, each optional, one at least */
 	struct hys_tensor loss;	       /* out f32 [1] */
 	struct hys_tensor d_index_q;   /* out [rows,HI,DI], own type or f32 */
 	struct hys_tensor d_index_k;   /* out [E,DI], own type or f32 */

@@ -63,7 +63,8 @@ struct hys_plan_options {
 				the parts for */
 	uint32_t flags;		/* HYS_PLAN_* */
 	const int32_t *devices; /* device numbers of the context; NULL = its
-				   first. More than one: rows are shared */
+				   first. More than one: rows are shared,
+				   and not BUFFERS_ONLY */
 	int32_t device_count;
 	int64_t rows_max;	 /* most rows of one call; sizes workspaces */
 	int64_t keys_max;	 /* most key rows (S) of one batch */
