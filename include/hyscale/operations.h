@@ -122,17 +122,17 @@ struct hys_loss_args {
 	/* Only batch rows t with t % row_stride == row_offset count; 0 = all.
 	 * `sum` is multiplied by the stride. */
 	int32_t row_stride, row_offset;
-	struct hys_tensor index_q;     /* [rows,HI,DI], not f8 */
-	struct hys_tensor index_k;     /* [E,DI] */
-	struct hys_tensor index_w;     /* f32 [rows,HI]; absent = 1 */
-	struct hys_tensor indices;     /* i32 [rows,U,K]; not with DENSE */
-	struct hys_tensor q;	       /* [rows,H,D]; not with teacher_in */
-	struct hys_tensor k;	       /* [S,G,D]; not with teacher_in */
-	struct hys_tensor lse;	       /* f32 [rows,H]; absent = over the set */
-	struct hys_tensor sink;	       /* f32 [H], optional */
-	struct hys_tensor scores;      /* f32 [rows,U,K] from select: saves
+	struct hys_tensor index_q;    /* [rows,HI,DI], not f8 */
+	struct hys_tensor index_k;    /* [E,DI] */
+	struct hys_tensor index_w;    /* f32 [rows,HI]; absent = 1 */
+	struct hys_tensor indices;    /* i32 [rows,U,K]; not with DENSE */
+	struct hys_tensor q;	      /* [rows,H,D]; not with teacher_in */
+	struct hys_tensor k;	      /* [S,G,D]; not with teacher_in */
+	struct hys_tensor lse;	      /* f32 [rows,H]; absent = over the set */
+	struct hys_tensor sink;	      /* f32 [H], optional */
+	struct hys_tensor scores;     /* f32 [rows,U,K] from select: saves
 					 scoring again; optional */
-	struct hys_tensor teacher_in;  /* f32 [rows,U,K], need not be normalised;
+	struct hys_tensor teacher_in; /* f32 [rows,U,K], need not be normalised;
 					 not with DENSE */
 	/* outputs, each optional, one at least */
 	struct hys_tensor loss;	       /* out f32 [1] */
