@@ -17,24 +17,16 @@ struct pooling {
 	int type, size, kind, channels; /* channels of y */
 };
 
-#define POOLING_ARGS                                                                               \
-	const __global void *x, long4 x_at, const __global void *gate, long4 gate_at,              \
-		const __global float *bias, long4 bias_at, const __global int *unit_row,           \
-		long unit_row_at, const __global int *unit_doc, long unit_doc_at, int type,        \
+#define POOLING_ARGS                                                                        \
+	const __global void *x, long4 x_at, const __global void *gate, long4 gate_at,       \
+		const __global float *bias, long4 bias_at, const __global int *unit_row,    \
+		long unit_row_at, const __global int *unit_doc, long unit_doc_at, int type, \
 		int size, int kind, int channels
-#define POOLING                                                                                    \
-	{x,                                                                                        \
-	 gate,                                                                                     \
-	 bias,                                                                                     \
-	 x_at,                                                                                     \
-	 gate_at,                                                                                  \
-	 bias_at,                                                                                  \
-	 unit_row + unit_row_at,                                                                   \
-	 unit_doc + unit_doc_at,                                                                   \
-	 type,                                                                                     \
-	 size,                                                                                     \
-	 kind,                                                                                     \
-	 channels}
+#define POOLING                                                                \
+	{                                                                      \
+		x, gate, bias, x_at, gate_at, bias_at, unit_row + unit_row_at, \
+			unit_doc + unit_doc_at, type, size, kind, channels     \
+	}
 
 static inline float x_of(const struct pooling *p, long row, int c)
 {
@@ -141,7 +133,7 @@ static inline float smaller(float a, float b)
 }
 
 /* Sum over the work-group's 64 values, to all. */
-static inline float sum_of_group(float value, __local float *scratch)
+INLINE float sum_of_group(float value, __local float *scratch)
 {
 	int item = (int)get_local_id(0);
 	scratch[item] = value;
@@ -264,9 +256,9 @@ static inline bool differentiate_row(const struct pooling *p, const __global int
 	return true;
 }
 
-#define BACKWARD_ARGS                                                                              \
-	POOLING_ARGS, long row_first, const __global int *row_unit, long row_unit_at, long units,  \
-		const __global void *grad_y, long4 grad_y_at, int grad_y_type, int width,          \
+#define BACKWARD_ARGS                                                                             \
+	POOLING_ARGS, long row_first, const __global int *row_unit, long row_unit_at, long units, \
+		const __global void *grad_y, long4 grad_y_at, int grad_y_type, int width,         \
 		int accumulate
 
 /* Work-groups: rows of x [row_first, ...) * blocks of 64 channels. */

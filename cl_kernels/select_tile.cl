@@ -12,22 +12,22 @@
 #define TILE_HEADS (HEAD_ITEMS * ITEM_HEADS)
 
 struct tile {
-	__local float *q; /* [DEPTH][TILE_HEADS] */
-	__local float *k; /* [DEPTH][TILE_KEYS] */
+	__local float *q;    /* [DEPTH][TILE_HEADS] */
+	__local float *k;    /* [DEPTH][TILE_KEYS] */
 	__local float *sums; /* [HEAD_ITEMS][TILE_KEYS] */
-	__local int *key; /* [TILE_KEYS] which keys; -1 = none */
+	__local int *key;    /* [TILE_KEYS] which keys; -1 = none */
 };
 
-#define TILE                                                                               \
-	__local float tile_q[DEPTH * TILE_HEADS], tile_k[DEPTH * TILE_KEYS];                 \
-	__local float tile_sums[HEAD_ITEMS * TILE_KEYS];                                     \
-	__local int tile_key[TILE_KEYS];                                                     \
-	struct tile tile = { tile_q, tile_k, tile_sums, tile_key };
+#define TILE                                                                 \
+	__local float tile_q[DEPTH * TILE_HEADS], tile_k[DEPTH * TILE_KEYS]; \
+	__local float tile_sums[HEAD_ITEMS * TILE_KEYS];                     \
+	__local int tile_key[TILE_KEYS];                                     \
+	struct tile tile = {tile_q, tile_k, tile_sums, tile_key};
 
 /* Loads DEPTH channels of the tile's heads and keys; what is not there is 0. */
-static inline void load_tile(const struct tile *tile, const __global void *q, long4 q_at,
-			     const __global float *q_scale, long4 q_scale_at,
-			     const struct keys *keys, long row, int head, int head_end, int depth)
+INLINE void load_tile(const struct tile *tile, const __global void *q, long4 q_at,
+		      const __global float *q_scale, long4 q_scale_at, const struct keys *keys,
+		      long row, int head, int head_end, int depth)
 {
 	int item = (int)get_local_id(0);
 	for (int i = item; i < DEPTH * TILE_HEADS; i += 64) {
@@ -45,10 +45,9 @@ static inline void load_tile(const struct tile *tile, const __global void *q, lo
 
 /* Scores of the keys in tile->key, into tile->sums[0 .. TILE_KEYS). With `active` false
  * it does nothing but pass the barriers that all must pass. */
-static inline void score_tile(const struct tile *tile, bool active, const __global void *q,
-			      long4 q_at, const __global float *q_scale, long4 q_scale_at,
-			      const __global float *w, long4 w_at, const struct keys *keys,
-			      long row, int group)
+INLINE void score_tile(const struct tile *tile, bool active, const __global void *q, long4 q_at,
+		       const __global float *q_scale, long4 q_scale_at, const __global float *w,
+		       long4 w_at, const struct keys *keys, long row, int group)
 {
 	int item = (int)get_local_id(0);
 	int head_item = item / KEY_ITEMS, key_item = item % KEY_ITEMS;
@@ -68,21 +67,21 @@ static inline void score_tile(const struct tile *tile, bool active, const __glob
 			for (int d = 0; d < DEPTH; d++)
 				for (int m = 0; m < ITEM_HEADS; m++)
 					for (int n = 0; n < ITEM_KEYS; n++)
-						dots[m][n] = FMA(
-							tile->q[d * TILE_HEADS +
-								head_item * ITEM_HEADS + m],
-							tile->k[d * TILE_KEYS + key_item +
-								n * KEY_ITEMS],
-							dots[m][n]);
+						dots[m][n] =
+							FMA(tile->q[d * TILE_HEADS +
+								    head_item * ITEM_HEADS + m],
+							    tile->k[d * TILE_KEYS + key_item +
+								    n * KEY_ITEMS],
+							    dots[m][n]);
 			barrier(CLK_LOCAL_MEM_FENCE);
 		}
 		for (int m = 0; m < ITEM_HEADS; m++) {
 			int j = head + head_item * ITEM_HEADS + m;
 			float weight = j < head_end ? load_w(w, w_at, row, j) : 0.0f;
 			for (int n = 0; n < ITEM_KEYS; n++)
-				sums[n] = j < head_end ?
-						  FMA(weight, activate(SCALE * dots[m][n]), sums[n]) :
-						  sums[n];
+				sums[n] = j < head_end ? FMA(weight, activate(SCALE * dots[m][n]),
+							     sums[n])
+						       : sums[n];
 		}
 	}
 	for (int n = 0; n < ITEM_KEYS; n++)
@@ -101,16 +100,15 @@ static inline void score_tile(const struct tile *tile, bool active, const __glob
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
 score_keys(SCORE_ARGS, KEY_ARGS, __global uchar *lines, long lines_at, long line_size)
 {
-	TILE
-	struct keys keys = keys_of(k, k_at, k_scale, k_scale_at, means, means_at);
+	TILE struct keys keys = keys_of(k, k_at, k_scale, k_scale_at, means, means_at);
 	long line = (long)get_group_id(1), row = row_first + line / GROUPS;
 	int2 seen = KEY_INTERVAL(row);
 	int place = (int)get_group_id(0) * TILE_KEYS, first = line_first(seen.x) + place;
 	for (int n = (int)get_local_id(0); n < TILE_KEYS; n += 64)
 		tile.key[n] = first + n < seen.y ? first + n : -1;
 	barrier(CLK_LOCAL_MEM_FENCE);
-	score_tile(&tile, first < seen.y, q, q_at, q_scale,
-		   q_scale_at, w, w_at, &keys, row, (int)(line % GROUPS));
+	score_tile(&tile, first < seen.y, q, q_at, q_scale, q_scale_at, w, w_at, &keys, row,
+		   (int)(line % GROUPS));
 	for (int n = (int)get_local_id(0); n < TILE_KEYS; n += 64)
 		if (tile.key[n] >= 0)
 			WORK(float, lines)[line * line_size + place + n] = tile.sums[n];
@@ -142,11 +140,10 @@ score_products(ROW_ARGS, const __global int *coarse_base, long coarse_base_at,
 
 /* Work-groups: tiles of entries of listed blocks, rows * groups. */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
-score_kept(SCORE_ARGS, const __global uchar *lists, long lists_at, int slots,
-	   __global uchar *lines, long lines_at)
+score_kept(SCORE_ARGS, const __global uchar *lists, long lists_at, int slots, __global uchar *lines,
+	   long lines_at)
 {
-	TILE
-	struct keys keys = { k, k_scale, k_at, k_scale_at, 0 };
+	TILE struct keys keys = {k, k_scale, k_at, k_scale_at, 0};
 	long line = (long)get_group_id(1), row = row_first + line / GROUPS;
 	const __global int *list = WORK(const int, lists) + line * (slots + 1);
 	struct tiling t = TILE_ROW(row, 1);

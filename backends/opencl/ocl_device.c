@@ -11,13 +11,12 @@
 /* First fit by part of the platform's name; the last row fits all. Vendor ids are
  * no help: PoCL answers Intel's on any processor. */
 static const struct hys_ocl_quirk quirks[] = {
-	{"Portable Computing Language", true, true, 0},
-	{"Oclgrind", true, false, 0},
-	{"NVIDIA", false, false, 256},
-	{"AMD", false, false, 128},
-	{"Intel(R) OpenCL", false, false, 16},
-	{"rusticl", false, false, 0},
-	{"", false, false, 0},
+	{"Portable Computing Language", true, 0},
+	{"Oclgrind", true, 0},
+	{"NVIDIA", false, 256},
+	{"AMD", false, 128},
+	{"Intel(R) OpenCL", false, 16},
+	{"", false, 0},
 };
 
 /* cl_khr_pci_bus_info, cl_nv_device_attribute_query and cl_khr_device_uuid, which
@@ -28,14 +27,16 @@ static const struct hys_ocl_quirk quirks[] = {
 #define DEVICE_PCI_DOMAIN_ID_NV 0x400A
 #define DEVICE_UUID_KHR 0x106A
 
-/* Where discovery stands: what makes a device the same as an earlier one. */
+/* A device that was reported before. */
+struct seen_device {
+	cl_device_id id;
+	cl_platform_id platform;
+	hys_device_kind kind;
+	char place[64], uuid[40], name[96];
+};
+
 struct seen {
-	struct {
-		cl_device_id id;
-		cl_platform_id platform;
-		char place[64], uuid[40], processor[96];
-		char name[96];
-	} rows[DEVICES_MAX];
+	struct seen_device devices[DEVICES_MAX];
 	int32_t count;
 };
 
@@ -69,18 +70,33 @@ static uint64_t device_number(cl_device_id id, cl_device_info what)
 	return bytes == sizeof(value.narrow) ? value.narrow : value.wide;
 }
 
+static bool has_extension(cl_device_id id, const char *name)
+{
+	char extensions[8192] = "";
+	const size_t length = strlen(name);
+	if (clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof(extensions) - 1, extensions, NULL) !=
+	    CL_SUCCESS)
+		return false;
+	for (const char *at = extensions; (at = strstr(at, name)) != NULL; at += length)
+		if ((at == extensions || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
+			return true;
+	return false;
+}
+
 static void find_place(cl_device_id id, char *place, size_t size)
 {
 	cl_uint khr[4] = {0}; /* domain, bus, device, function */
 	size_t bytes = 0;
 	place[0] = 0;
-	if (clGetDeviceInfo(id, DEVICE_PCI_BUS_INFO_KHR, sizeof(khr), khr, &bytes) == CL_SUCCESS &&
+	if (has_extension(id, "cl_khr_pci_bus_info") &&
+	    clGetDeviceInfo(id, DEVICE_PCI_BUS_INFO_KHR, sizeof(khr), khr, &bytes) == CL_SUCCESS &&
 	    bytes == sizeof(khr)) {
 		snprintf(place, size, "%04x:%02x:%02x.%x", khr[0], khr[1], khr[2], khr[3]);
 		return;
 	}
 	cl_uint bus = 0, slot = 0;
-	if (clGetDeviceInfo(id, DEVICE_PCI_BUS_ID_NV, sizeof(bus), &bus, NULL) == CL_SUCCESS &&
+	if (has_extension(id, "cl_nv_device_attribute_query") &&
+	    clGetDeviceInfo(id, DEVICE_PCI_BUS_ID_NV, sizeof(bus), &bus, NULL) == CL_SUCCESS &&
 	    clGetDeviceInfo(id, DEVICE_PCI_SLOT_ID_NV, sizeof(slot), &slot, NULL) == CL_SUCCESS)
 		snprintf(place, size, "%04x:%02x:%02x.%x",
 			 (unsigned int)device_number(id, DEVICE_PCI_DOMAIN_ID_NV), bus, slot >> 3,
@@ -92,7 +108,8 @@ static void find_uuid(cl_device_id id, char *uuid, size_t size)
 	unsigned char raw[16];
 	size_t bytes = 0;
 	uuid[0] = 0;
-	if (clGetDeviceInfo(id, DEVICE_UUID_KHR, sizeof(raw), raw, &bytes) != CL_SUCCESS ||
+	if (!has_extension(id, "cl_khr_device_uuid") ||
+	    clGetDeviceInfo(id, DEVICE_UUID_KHR, sizeof(raw), raw, &bytes) != CL_SUCCESS ||
 	    bytes != sizeof(raw))
 		return;
 	for (size_t i = 0; i < sizeof(raw) && 2 * i + 3 <= size; i++)
@@ -179,41 +196,51 @@ static bool usable(const struct hys_ocl_device *device, char *reason, size_t siz
 	return reason[0] == 0;
 }
 
-/* Processors appear once per OpenCL implementation that is installed twice. Two
- * devices of one platform with one name are meant (POCL_DEVICES="pthread pthread"). */
+static bool ends_in(const char *text, const char *end)
+{
+	size_t length = strlen(text), of_end = strlen(end);
+	return of_end > 0 && length >= of_end && strcmp(text + length - of_end, end) == 0;
+}
+
+/* The same device by way of another platform: by PCI address, UUID or, for processors, by
+ * name, to which some put a prefix. Two devices of one platform with one name are meant
+ * (POCL_DEVICES="pthread pthread"). */
+static bool is_twin(const struct seen_device *a, const struct seen_device *b)
+{
+	if (a->platform == b->platform)
+		return false;
+	return (a->place[0] && strcmp(a->place, b->place) == 0) ||
+	       (a->uuid[0] && strcmp(a->uuid, b->uuid) == 0) ||
+	       (a->kind == HYS_DEVICE_CPU && b->kind == HYS_DEVICE_CPU &&
+		(ends_in(a->name, b->name) || ends_in(b->name, a->name)));
+}
+
+static bool was_seen(const struct seen *seen, cl_device_id id)
+{
+	for (int32_t i = 0; i < seen->count; i++)
+		if (seen->devices[i].id == id)
+			return true;
+	return false;
+}
+
+/* Notes a device; fills `reason` and answers true when it was there before. */
 static bool is_duplicate(struct seen *seen, const struct hys_ocl_device *device, char *reason,
 			 size_t size)
 {
 	const struct hys_device_info *info = &device->base.info;
-	char uuid[40];
-	find_uuid(device->id, uuid, sizeof(uuid));
-	const char *processor = strchr(info->name, '-');
-	processor = device->quirk->prefixed_names && processor ? processor + 1 : info->name;
-	for (int32_t i = 0; i < seen->count; i++) {
-		bool other = seen->rows[i].platform != device->platform;
-		bool same = seen->rows[i].id == device->id ||
-			    (info->id[0] && strcmp(seen->rows[i].place, info->id) == 0 && other) ||
-			    (uuid[0] && strcmp(seen->rows[i].uuid, uuid) == 0 && other) ||
-			    (info->kind == HYS_DEVICE_CPU && other &&
-			     strcmp(seen->rows[i].processor, processor) == 0);
-		if (same) {
+	struct seen_device now = {
+		.id = device->id, .platform = device->platform, .kind = info->kind};
+	snprintf(now.place, sizeof(now.place), "%s", info->id);
+	find_uuid(device->id, now.uuid, sizeof(now.uuid));
+	snprintf(now.name, sizeof(now.name), "%s", info->name);
+	for (int32_t i = 0; i < seen->count; i++)
+		if (is_twin(&seen->devices[i], &now)) {
 			snprintf(reason, size, "the same device as \"%s\", which is used",
-				 seen->rows[i].name);
+				 seen->devices[i].name);
 			return true;
 		}
-	}
-	if (seen->count < DEVICES_MAX) {
-		seen->rows[seen->count].id = device->id;
-		seen->rows[seen->count].platform = device->platform;
-		snprintf(seen->rows[seen->count].place, sizeof(seen->rows[0].place), "%s",
-			 info->id);
-		snprintf(seen->rows[seen->count].uuid, sizeof(seen->rows[0].uuid), "%s", uuid);
-		snprintf(seen->rows[seen->count].processor, sizeof(seen->rows[0].processor), "%s",
-			 processor);
-		snprintf(seen->rows[seen->count].name, sizeof(seen->rows[0].name), "%s",
-			 info->name);
-		seen->count++;
-	}
+	if (seen->count < DEVICES_MAX)
+		seen->devices[seen->count++] = now;
 	return false;
 }
 
@@ -271,7 +298,7 @@ static hys_status consider(struct hys_discovery *discovery, struct seen *seen,
 	struct hys_device_info *info = &device->base.info;
 	struct hys_error failure = {0};
 	if (usable(device, info->reason, sizeof(info->reason)) &&
-	    !is_duplicate(seen, device, info->reason, sizeof(info->reason))) {
+	    (!is_duplicate(seen, device, info->reason, sizeof(info->reason)) || native)) {
 		if (open_device(device, native, &failure) == HYS_OK)
 			return hys_discovery_add(discovery, &device->base, error);
 		snprintf(info->reason, sizeof(info->reason), "%.190s", failure.message);
@@ -316,6 +343,8 @@ static hys_status consider_type(struct hys_discovery *discovery, struct seen *se
 		if (clGetDeviceIDs(platforms[p], type, DEVICES_MAX, ids, &count) != CL_SUCCESS)
 			continue;
 		for (cl_uint d = 0; d < count && d < DEVICES_MAX; d++) {
+			if (was_seen(seen, ids[d])) /* of several types, or a native */
+				continue;
 			hys_status status =
 				consider(discovery, seen, platforms[p], ids[d], NULL, error);
 			if (status != HYS_OK)

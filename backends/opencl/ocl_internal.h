@@ -23,7 +23,6 @@
 struct hys_ocl_quirk {
 	const char *platform;	 /* part of CL_PLATFORM_NAME */
 	bool own_cache;		 /* keeps built programs itself: do not */
-	bool prefixed_names;	 /* device names start with "pthread-" or the like */
 	int32_t flops_per_clock; /* f32, of one compute unit; 0 = ask for vector widths */
 };
 
