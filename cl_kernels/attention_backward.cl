@@ -15,46 +15,47 @@ struct head_regions {
 	long sink;   /* what the head adds to -dsink */
 };
 
-/* The sum of 64 work-items' values, in the first of `parts`. */
-static inline void sum_items(__local float *parts, float value)
+/* <o, grad_o>, summed exactly as `scores` sums <v, grad_o>: so a row that attends to one
+ * key alone has gradients of exactly 0. */
+static inline float common_part(const __global void *o, long own, const __global void *grad_o,
+				long grad, int type, int channels)
 {
-	const int lane = (int)get_local_id(0);
-	parts[lane] = value;
-	for (int half_way = 32; half_way > 0; half_way /= 2) {
-		barrier(CLK_LOCAL_MEM_FENCE);
-		if (lane < half_way)
-			parts[lane] += parts[lane + half_way];
+	float whole = 0.0f;
+	for (int first = 0; first < channels; first += SCORE_DEPTH) {
+		float sum = 0.0f;
+		for (int c = first; c < min(channels, first + SCORE_DEPTH); c++)
+			sum = FMA(load(o, own + c, type), load(grad_o, grad + c, type), sum);
+		whole = first > 0 ? sum + whole : sum;
 	}
+	return whole;
 }
 
-/* What all positions of a head share. Work-group: one head, those of the padding too. */
-__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
-prepare(const __global void *o, long4 o_at, const __global void *grad_o, long4 grad_o_at, int type,
-	int channels, const __global float *lse, long4 lse_at, const __global float *sink,
-	long4 sink_at, struct row_map map, __global uchar *work, struct head_regions at,
-	struct tile tile)
+/* What all positions of a head share. Work-item: one head, those of the padding too. */
+__kernel void prepare(const __global void *o, long4 o_at, const __global void *grad_o,
+		      long4 grad_o_at, int type, int channels, const __global float *lse,
+		      long4 lse_at, const __global float *sink, long4 sink_at, struct row_map map,
+		      __global uchar *work, struct head_regions at, struct tile tile)
 {
-	__local float parts[64];
-	const int place = (int)get_group_id(0), h = place % tile.pitch, cell = place / tile.pitch;
-	const long row = row_of(&map, cell / tile.bundles);
-	const int head = cell % tile.bundles * tile.bundle + h;
-	const long own = o_at.s0 + row * o_at.s1 + head * o_at.s2;
-	const long grad = grad_o_at.s0 + row * grad_o_at.s1 + head * grad_o_at.s2;
-	const bool real = h < tile.bundle;
-	float sum = 0.0f;
-	for (int c = (int)get_local_id(0); real && c < channels; c += 64)
-		sum = FMA(load(o, own + c, type), load(grad_o, grad + c, type), sum);
-	sum_items(parts, sum);
-	if (get_local_id(0) == 0) {
+	const int place = (int)get_global_id(0), h = place % tile.pitch, cell = place / tile.pitch;
+	if (cell < tile.rows * tile.bundles) {
+		const long row = row_of(&map, cell / tile.bundles);
+		const int head = cell % tile.bundles * tile.bundle + h;
+		const bool real = h < tile.bundle;
 		const float own_lse = real ? lse[lse_at.s0 + row * lse_at.s1 + head * lse_at.s2]
 					   : NEGATIVE_INFINITY;
 		const float own_sink =
 			real && PRESENT(sink_at) ? sink[sink_at.s0 + head] : NEGATIVE_INFINITY;
 		const bool seen = own_lse != NEGATIVE_INFINITY;
 		const float whole = seen ? log_add_exp(own_lse, own_sink) : INFINITY;
+		float common = 0.0f;
+		if (seen)
+			common = common_part(
+				o, o_at.s0 + row * o_at.s1 + head * o_at.s2, grad_o,
+				grad_o_at.s0 + row * grad_o_at.s1 + head * grad_o_at.s2, type,
+				channels);
 		WORK(float, at.whole)[place] = whole;
-		WORK(float, at.common)[place] = seen ? parts[0] : 0.0f;
-		WORK(float, at.sink)[place] = seen ? exp(own_sink - whole) * parts[0] : 0.0f;
+		WORK(float, at.common)[place] = common;
+		WORK(float, at.sink)[place] = seen ? exp(own_sink - whole) * common : 0.0f;
 	}
 }
 

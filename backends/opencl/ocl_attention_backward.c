@@ -123,7 +123,8 @@ static hys_status prepare(const struct backward *backward)
 	const struct hys_ocl_attention *attention = &backward->attention;
 	const struct hys_attention_grad_args *tensors = &attention->call->args.attention_grad;
 	const struct hys_ocl_tile *tile = &attention->reach.tile;
-	const int64_t groups[1] = {(int64_t)tile->rows * tile->bundles * tile->pitch};
+	const int64_t heads = (int64_t)tile->rows * tile->bundles * tile->pitch;
+	const int64_t groups[1] = {hys_ocl_divide_up(heads, LOCAL)};
 	const int64_t local[1] = {LOCAL};
 	struct hys_ocl_args args = begin(backward, "prepare");
 	hys_ocl_arg_tensor(&args, &tensors->o);
