@@ -42,7 +42,9 @@ static const struct fidelity_case table[] = {
 	{CORE("the same"), SEE(20, 40), .features = SAME},
 	{FULL("all"), SEE(20, 40), .topk = 60, .indices = INDICES_ALL},
 	{CORE("nothing chosen"), SEE(20, 40), .indices = INDICES_EMPTY},
-	{CORE("junk"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK, .features = ONLY_MASS},
+	{CORE("junk"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK},
+	{FULL("junk of blocks"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK, .granularity = 3},
+	{FULL("junk of pools"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK, .pool = 3},
 	{CORE("sampled"), SEE(40, 60), .features = SAMPLED},
 	{CORE("range"), SEE(40, 60), .features = RANGE},
 	{FULL("sampled range"), SEE(40, 60), .features = RANGE | SAMPLED},
@@ -235,13 +237,45 @@ struct outputs {
 	int32_t *needed;
 };
 
+/* The valid ones of a row's slots, then -1; freed by the caller. */
+static int32_t *valid_only(const struct fidelity_data *data, const int32_t *all, int64_t t,
+			   int32_t u)
+{
+	struct ora_attention oracle = data->oracle;
+	const int32_t topk = oracle.topk;
+	const int32_t *slots = all + (t * oracle.groups + u) * topk;
+	int32_t *kept = ora_alloc(topk, sizeof(*kept)), count = 0;
+	unsigned char *valid = ora_alloc(topk, 1);
+
+	oracle.indices = all;
+	ora_valid_slots(&oracle, t, u, valid);
+	memset(kept, 0xff, (size_t)topk * sizeof(*kept));
+	for (int32_t i = 0; i < topk; i++)
+		if (valid[i])
+			kept[count++] = slots[i];
+	free(valid);
+	return kept;
+}
+
+static void judge_recall(const struct fidelity_data *data, const struct suite_run *run, double got,
+			 int64_t t, int32_t u)
+{
+	const int32_t topk = data->oracle.topk;
+	int32_t *chosen = valid_only(data, data->indices, t, u);
+	int32_t *reference = valid_only(data, data->reference, t, u);
+	const double want = ora_row_recall(chosen, topk, reference, topk);
+
+	if (!(fabs(got - want) <= 1e-6))
+		suite_fail(run, "row %lld group %d: recall %.6g, expected %.6g", (long long)t, u,
+			   got, want);
+	free(chosen);
+	free(reference);
+}
+
 static void judge_place(const struct fidelity_data *data, const struct suite_run *run,
 			const struct outputs *got, int64_t t, int32_t u, int64_t place)
 {
 	const double slack = 1e-4, target = data->about->target > 0 ? data->about->target : 0.95;
-	const int32_t topk = data->oracle.topk;
-	const int64_t slots = (t * data->problem.scoring.groups + u) * topk;
-
 	if (got->mass) {
 		const double want = ora_row_mass(&data->oracle, t, u);
 
@@ -249,14 +283,8 @@ static void judge_place(const struct fidelity_data *data, const struct suite_run
 			suite_fail(run, "row %lld group %d: mass %.6g, expected %.6g", (long long)t,
 				   u, got->mass[place], want);
 	}
-	if (got->recall) {
-		const double want =
-			ora_row_recall(data->indices + slots, topk, data->reference + slots, topk);
-
-		if (!(fabs(got->recall[place] - want) <= 1e-6))
-			suite_fail(run, "row %lld group %d: recall %.6g, expected %.6g",
-				   (long long)t, u, got->recall[place], want);
-	}
+	if (got->recall)
+		judge_recall(data, run, got->recall[place], t, u);
 	if (got->needed) {
 		const int32_t least = ora_row_keys_needed(&data->oracle, t, u, target - 1e-5);
 		const int32_t most = ora_row_keys_needed(&data->oracle, t, u, target + 1e-5);
