@@ -169,31 +169,39 @@ INLINE int keys_needed(const struct row *r, float target, __local float *scratch
 	return count + max(1, (int)ceil((target - above) / each));
 }
 
-/* Whether `index` is among the ascending ones before the first -1. */
-static inline bool holds(const __global int *indices, int count, int index)
+/* A walk over the slots that count, by the rule of indexed_mass. */
+struct walk {
+	const __global int *slots;
+	int count, slot;
+	long least;
+	long index; /* -1 at the end */
+};
+
+static inline void walk_on(const struct row *r, struct walk *walk)
 {
-	int from = 0, to = count;
-	while (from < to) {
-		int middle = (from + to) / 2;
-		bool before = indices[middle] >= 0 && indices[middle] < index;
-		from = before ? middle + 1 : from;
-		to = before ? to : middle;
+	walk->index = -1;
+	while (walk->index < 0 && walk->slot < walk->count) {
+		long i = walk->slots[walk->slot++];
+		long from = POOLED ? r->key_origin + (i - r->entry_origin) * SPAN : i;
+		bool seen = max(from, (long)r->begin) < min(from + SPAN, (long)r->end);
+		walk->index = i >= walk->least && seen ? i : -1;
 	}
-	return from < count && indices[from] == index;
+	walk->least = walk->index + STEP;
 }
 
-INLINE float recall_of(const struct row *r, const __global int *reference, int count,
-		       __local float *scratch)
+/* Both lists ascend: one pass, for one item of the work-group. */
+static inline float recall_of(const struct row *r, const __global int *reference, int count)
 {
-	float wanted = 0.0f, found = 0.0f;
-	for (int i = (int)get_local_id(0); i < count; i += 64) {
-		bool counts = reference[i] >= 0;
-		wanted += counts;
-		found += counts && holds(r->indices, r->topk, reference[i]);
+	struct walk have = {r->indices, r->topk, 0, 0, 0}, want = {reference, count, 0, 0, 0};
+	int wanted = 0, found = 0;
+	walk_on(r, &have);
+	for (walk_on(r, &want); want.index >= 0; walk_on(r, &want)) {
+		while (have.index >= 0 && have.index < want.index)
+			walk_on(r, &have);
+		wanted++;
+		found += have.index == want.index;
 	}
-	wanted = group_sum(wanted, scratch);
-	found = group_sum(found, scratch);
-	return wanted > 0.0f ? found / wanted : 1.0f;
+	return wanted > 0 ? (float)found / (float)wanted : 1.0f;
 }
 
 /* Work-groups: groups, sampled rows. */
@@ -222,19 +230,16 @@ judge(const __global int *indices, long4 indices_at, int topk, const __global in
 	r.entry_origin = entry_origin[entry_origin_at + row];
 
 	float captured = PRESENT(mass_at) ? captured_mass(&r, scratch) : 0.0f;
-	float share = PRESENT(recall_at) && PRESENT(reference_at)
-			      ? recall_of(&r,
-					  reference + reference_at.s0 + row * reference_at.s1 +
-						  group * reference_at.s2,
-					  reference_topk, scratch)
-			      : 0.0f;
 	int keys = PRESENT(needed_at) ? keys_needed(&r, target, scratch) : 0;
 	if (get_local_id(0) != 0)
 		return;
 	if (PRESENT(mass_at))
 		mass[mass_at.s0 + row * mass_at.s1 + group] = r.end > r.begin ? captured : 1.0f;
 	if (PRESENT(recall_at))
-		recall[recall_at.s0 + row * recall_at.s1 + group] = share;
+		recall[recall_at.s0 + row * recall_at.s1 + group] =
+			recall_of(&r, reference + reference_at.s0 + row * reference_at.s1 +
+					      group * reference_at.s2,
+				  reference_topk);
 	if (PRESENT(needed_at))
 		needed[needed_at.s0 + row * needed_at.s1 + group] = keys;
 }
