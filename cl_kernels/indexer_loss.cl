@@ -310,7 +310,7 @@ static inline float sum_pairs(__local float *sums, __local float *rests, float s
 
 /* The loss of a set; scores become d score. Work-group: (row, group). */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
-judge(__global uchar *work, struct set_regions sets_at, struct loss_regions at, struct tile tile)
+judge(__global uchar *work, struct set_regions sets_at, struct loss_regions at)
 {
 	__local float sums[64], rests[64];
 	const long id = (long)get_group_id(0);

@@ -282,7 +282,6 @@ hys_status ocl_loss_judge(const struct ocl_loss *loss)
 	hys_ocl_arg_work(&args, &loss->job);
 	arg_sets(&args, loss);
 	arg_regions(&args, loss);
-	arg_tile(&args, &loss->reach.scores);
 	status = launch(loss, &args, sets_of(loss), 1, LOCAL);
 	if (status != HYS_OK)
 		return status;
