@@ -39,7 +39,7 @@ function(check_headers)
     endforeach()
 endfunction()
 
-# The shared library exports what the headers declare as HYS_API, all of it and nothing else.
+# The shared library exports what the headers declare as HYS_API, all of it and nothing else, whatever it is built with.
 function(check_symbols)
     find_library_folder()
     run(${NM} -D --defined-only --format=posix ${library_folder}/libhyscale.so)
@@ -50,7 +50,7 @@ function(check_symbols)
         list(APPEND exported ${symbol})
     endforeach()
 
-    file(GLOB headers ${prefix}/include/hyscale/*.h)
+    file(GLOB headers ${SOURCE}/include/hyscale/*.h)
     set(declared "")
     foreach(header ${headers})
         file(READ ${header} text)
