@@ -7,66 +7,62 @@
 #include "select_pick.clh"
 
 #define LANES (16 * VECTORS)
-#define HEAD_BLOCKS ((GROUP_HEADS + BLOCK_HEADS - 1) / BLOCK_HEADS)
-#define Q_SIZE (HEAD_BLOCKS * DIM * BLOCK_HEADS) /* of a row and group */
-#define PANEL_SIZE (DIM * LANES)
+#define HEAD_BLOCKS ((sc.group_heads + BLOCK_HEADS - 1) / BLOCK_HEADS)
+#define Q_SIZE (HEAD_BLOCKS * sc.dim * BLOCK_HEADS) /* of a row and group */
+#define PANEL_SIZE (sc.dim * LANES)
 
 #define UNROLL _Pragma("unroll")
 #define ROWS 8 /* of a work-item: its panel stays in the cache */
 
 /* Keys [first, ...) up to `end`; lanes behind that are 0. */
-static inline void pack_panel(const struct keys *keys, long first, long end,
+static inline void pack_panel(struct scoring sc, const struct keys *keys, long first, long end,
 			      __global float *panel)
 {
 	for (int lane = 0; lane < LANES; lane++)
-		for (int d = 0; d < DIM; d++)
+		for (int d = 0; d < sc.dim; d++)
 			panel[d * LANES + lane] =
 				first + lane < end ? load_k(keys, first + lane, d) : 0.0f;
 }
 
 /* Work-items: panels of keys [key_first, key_end). */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-pack_keys(const __global void *k, long4 k_at, const __global float *k_scale, long4 k_scale_at,
-	  const __global uchar *means, long means_at, long key_first, long key_end,
-	  __global uchar *panels, long panels_at)
+pack_keys(struct scoring sc, const __global void *k, long4 k_at, const __global float *k_scale,
+	  long4 k_scale_at, const __global uchar *means, long means_at, long key_first,
+	  long key_end, __global uchar *panels, long panels_at)
 {
-	struct keys keys = keys_of(k, k_at, k_scale, k_scale_at, means, means_at);
+	struct keys keys = keys_of(sc, k, k_at, k_scale, k_scale_at, means, means_at);
 	long panel = (long)get_group_id(0);
-	pack_panel(&keys, key_first + panel * LANES, key_end,
+	pack_panel(sc, &keys, key_first + panel * LANES, key_end,
 		   WORK(float, panels) + panel * PANEL_SIZE);
 }
 
 /* Work-items: blocks of heads of all groups, rows. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-pack_q(const __global void *q, long4 q_at, const __global float *q_scale, long4 q_scale_at,
-       long row_first, __global uchar *packed, long packed_at)
+pack_q(struct scoring sc, const __global void *q, long4 q_at, const __global float *q_scale,
+       long4 q_scale_at, long row_first, __global uchar *packed, long packed_at)
 {
 	long row = (long)get_group_id(1), block = (long)get_group_id(0);
 	int group = (int)block / HEAD_BLOCKS, first = (int)block % HEAD_BLOCKS * BLOCK_HEADS;
 	__global float *to = WORK(float, packed) +
-			     (row * GROUPS * HEAD_BLOCKS + block) * (DIM * BLOCK_HEADS);
+			     (row * sc.groups * HEAD_BLOCKS + block) * (sc.dim * BLOCK_HEADS);
 	for (int h = 0; h < BLOCK_HEADS; h++)
-		for (int d = 0; d < DIM; d++)
+		for (int d = 0; d < sc.dim; d++)
 			to[d * BLOCK_HEADS + h] =
-				first + h < GROUP_HEADS ?
-					load_q(q, q_at, q_scale, q_scale_at, row_first + row,
-					       group * GROUP_HEADS + first + h, d) :
-					0.0f;
+				first + h < sc.group_heads
+					? load_q(q, q_at, q_scale, q_scale_at, row_first + row,
+						 group * sc.group_heads + first + h, d)
+					: 0.0f;
 }
 
-static inline float16 activate16(float16 x)
+static inline float16 activate16(struct scoring sc, float16 x)
 {
-#if RELU
-	return select(x, (float16)(0.0f), x < (float16)(0.0f));
-#else
-	return x;
-#endif
+	return sc.relu ? select(x, (float16)(0.0f), x < (float16)(0.0f)) : x;
 }
 
 /* Scores of a panel for one row and group: sums[VECTORS]. */
-static inline void score_panel(const __global float *q, const __global float *panel,
-			       const __global float *w, long4 w_at, long row, int group,
-			       float16 *sums)
+static inline void score_panel(struct scoring sc, const __global float *q,
+			       const __global float *panel, const __global float *w, long4 w_at,
+			       long row, int group, float16 *sums)
 {
 	UNROLL
 	for (uint v = 0; v < VECTORS; v++)
@@ -76,9 +72,9 @@ static inline void score_panel(const __global float *q, const __global float *pa
 		UNROLL
 		for (int h = 0; h < BLOCK_HEADS; h++)
 			UNROLL
-			for (uint v = 0; v < VECTORS; v++)
-				dots[h][v] = (float16)(0.0f);
-		for (int d = 0; d < DIM; d++) {
+		for (uint v = 0; v < VECTORS; v++)
+			dots[h][v] = (float16)(0.0f);
+		for (int d = 0; d < sc.dim; d++) {
 			float16 key[VECTORS];
 			UNROLL
 			for (uint v = 0; v < VECTORS; v++)
@@ -86,21 +82,22 @@ static inline void score_panel(const __global float *q, const __global float *pa
 			UNROLL
 			for (int h = 0; h < BLOCK_HEADS; h++)
 				UNROLL
-				for (uint v = 0; v < VECTORS; v++)
-					dots[h][v] = FMA(
-						(float16)(q[(block * DIM + d) * BLOCK_HEADS + h]),
-						key[v], dots[h][v]);
+			for (uint v = 0; v < VECTORS; v++)
+				dots[h][v] =
+					FMA((float16)(q[(block * sc.dim + d) * BLOCK_HEADS + h]),
+					    key[v], dots[h][v]);
 		}
 		UNROLL
 		for (int h = 0; h < BLOCK_HEADS; h++) {
 			int j = block * BLOCK_HEADS + h;
-			if (j >= GROUP_HEADS)
+			if (j >= sc.group_heads)
 				break;
 			float16 weight =
-				(float16)(load_w(w, w_at, row, group * GROUP_HEADS + j));
+				(float16)(load_w(w, w_at, row, group * sc.group_heads + j));
 			UNROLL
 			for (uint v = 0; v < VECTORS; v++)
-				sums[v] = FMA(weight, activate16(SCALE * dots[h][v]), sums[v]);
+				sums[v] =
+					FMA(weight, activate16(sc, sc.scale * dots[h][v]), sums[v]);
 		}
 	}
 }
@@ -120,20 +117,17 @@ score_panels(ROW_ARGS, const __global int *coarse_base, long coarse_base_at, lon
 		long key = line_first(seen.x) + place;
 		if (key >= seen.y || key < key_first || key >= key_end)
 			continue;
-		for (int group = 0; group < GROUPS; group++) {
-			long line = r * GROUPS + group;
+		for (int group = 0; group < sc.groups; group++) {
+			long line = r * sc.groups + group;
 			float16 sums[VECTORS];
-			score_panel(WORK(const float, packed) + line * Q_SIZE,
-				    WORK(const float, panels) + (key - key_first) * DIM, w, w_at,
+			score_panel(sc, WORK(const float, packed) + line * Q_SIZE,
+				    WORK(const float, panels) + (key - key_first) * sc.dim, w, w_at,
 				    row_first + r, group, sums);
 			for (uint v = 0; v < VECTORS; v++)
-				vstore16(sums[v], v,
-					 WORK(float, lines) + line * line_size + place);
+				vstore16(sums[v], v, WORK(float, lines) + line * line_size + place);
 		}
 	}
 }
-
-#if COARSE
 
 /* The entries of listed blocks. Work-items: groups, rows; each has room to pack a panel. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
@@ -142,22 +136,22 @@ score_kept(ROW_ARGS, const __global void *k, long4 k_at, const __global float *k
 	   long packed_at, __global uchar *panels, long panels_at, const __global uchar *lists,
 	   long lists_at, int slots, __global uchar *lines, long lines_at)
 {
-	struct keys keys = { k, k_scale, k_at, k_scale_at, 0 };
+	struct keys keys = {k, k_scale, k_at, k_scale_at, sc.dim, 0};
 	int group = (int)get_group_id(0);
-	long line = (long)get_group_id(1) * GROUPS + group;
+	long line = (long)get_group_id(1) * sc.groups + group;
 	long row = row_first + (long)get_group_id(1);
 	const __global int *list = WORK(const int, lists) + line * (slots + 1);
 	struct tiling t = TILE_ROW(row, 1);
 	__global float *panel = WORK(float, panels) + line * PANEL_SIZE;
 	for (int slot = 0; slot < list[0]; slot++)
-		for (int i = 0; i < COARSE; i += LANES) {
+		for (int i = 0; i < sc.coarse; i += LANES) {
 			long entry = list[1 + slot] + i;
-			int lanes = min(LANES, COARSE - i);
-			__global float *to = WORK(float, lines) +
-					     (line * slots + slot) * COARSE + i;
+			int lanes = min(LANES, sc.coarse - i);
+			__global float *to =
+				WORK(float, lines) + (line * slots + slot) * sc.coarse + i;
 			float16 sums[VECTORS];
-			pack_panel(&keys, entry, min(entry + lanes, (long)t.end), panel);
-			score_panel(WORK(const float, packed) + line * Q_SIZE, panel, w, w_at,
+			pack_panel(sc, &keys, entry, min(entry + lanes, (long)t.end), panel);
+			score_panel(sc, WORK(const float, packed) + line * Q_SIZE, panel, w, w_at,
 				    row, group, sums);
 			float scores[LANES];
 			for (uint v = 0; v < VECTORS; v++)
@@ -166,5 +160,3 @@ score_kept(ROW_ARGS, const __global void *k, long4 k_at, const __global float *k
 				to[lane] = scores[lane];
 		}
 }
-
-#endif

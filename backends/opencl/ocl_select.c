@@ -53,24 +53,12 @@ struct hys_ocl_select_tiles hys_ocl_select_tiles(const struct hys_ocl_select *se
 	return tiles;
 }
 
-static void define_scoring(const struct hys_problem *problem, struct hys_ocl_options *options)
+static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
+		   const struct hys_problem *problem, struct hys_ocl_options *options)
 {
-	const struct hys_scoring *scoring = &problem->scoring;
-	hys_ocl_define(options, "INDEX_TYPE", scoring->dtype);
-	hys_ocl_define(options, "HEADS", scoring->heads);
-	hys_ocl_define(options, "DIM", scoring->dim);
-	hys_ocl_define(options, "GROUPS", scoring->groups);
-	hys_ocl_define(options, "BLOCK", scoring->block);
-	hys_ocl_define(options, "RELU", scoring->activation == HYS_ACTIVATION_RELU);
-	hys_ocl_define_f32(options, "SCALE", scoring->scale);
-	hys_ocl_define(options, "FIRST_BLOCKS", problem->choosing.first_blocks);
-	hys_ocl_define(options, "LOCAL_BLOCKS", problem->choosing.local_blocks);
-}
-
-static void define_tiles(const struct hys_ocl_select *select, const struct hys_ocl_device *device,
-			 const struct hys_problem *problem, struct hys_ocl_options *options)
-{
+	const struct hys_ocl_select *select = (const struct hys_ocl_select *)(const void *)source;
 	const struct hys_ocl_select_tiles tiles = hys_ocl_select_tiles(select, device, problem);
+	hys_ocl_define(options, "INDEX_TYPE", problem->scoring.dtype);
 	hys_ocl_define(options, "PICK", tiles.pick);
 	hys_ocl_define(options, "KEY_ALIGN", tiles.key_align);
 	if (select->scorer == HYS_OCL_SCORE_CPU) {
@@ -81,23 +69,6 @@ static void define_tiles(const struct hys_ocl_select *select, const struct hys_o
 		hys_ocl_define(options, "ITEM_HEADS", tiles.item_heads);
 		hys_ocl_define(options, "ITEM_KEYS", tiles.item_keys);
 	}
-}
-
-static void define_exact(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
-			 const struct hys_problem *problem, struct hys_ocl_options *options)
-{
-	define_scoring(problem, options);
-	hys_ocl_define(options, "COARSE", 0);
-	define_tiles((const struct hys_ocl_select *)(const void *)source, device, problem, options);
-}
-
-static void define_coarse(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
-			  const struct hys_problem *problem, struct hys_ocl_options *options)
-{
-	define_scoring(problem, options);
-	hys_ocl_define(options, "COARSE", problem->choosing.coarse_block);
-	hys_ocl_define(options, "KEEP", problem->choosing.coarse_keep);
-	define_tiles((const struct hys_ocl_select *)(const void *)source, device, problem, options);
 }
 
 #define EXACT_ENTRIES "count_nan_rows", "score_blocks", "pick_entries"
@@ -112,22 +83,21 @@ static const char *const coarse_entries[] = {COARSE_ENTRIES, "score_keys", NULL}
 static const char *const coarse_cpu_entries[] = {COARSE_ENTRIES, PACKED_ENTRIES, NULL};
 static const char *const clblast_entries[] = {COARSE_ENTRIES, "score_keys", "score_products", NULL};
 
-const struct hys_ocl_select hys_ocl_select_ref = {
-	{"select_ref.cl", exact_entries, define_exact, NULL}, HYS_OCL_SCORE_REF};
-const struct hys_ocl_select hys_ocl_select_tile = {
-	{"select_tile.cl", exact_entries, define_exact, NULL}, HYS_OCL_SCORE_TILE};
+const struct hys_ocl_select hys_ocl_select_ref = {{"select_ref.cl", exact_entries, define, NULL},
+						  HYS_OCL_SCORE_REF};
+const struct hys_ocl_select hys_ocl_select_tile = {{"select_tile.cl", exact_entries, define, NULL},
+						   HYS_OCL_SCORE_TILE};
 const struct hys_ocl_select hys_ocl_select_cpu = {
-	{"select_cpu.cl", exact_cpu_entries, define_exact, NULL}, HYS_OCL_SCORE_CPU};
-const struct hys_ocl_select hys_ocl_coarse_ref = {
-	{"select_ref.cl", coarse_entries, define_coarse, NULL}, HYS_OCL_SCORE_REF};
-const struct hys_ocl_select hys_ocl_coarse_tile = {
-	{"select_tile.cl", coarse_entries, define_coarse, NULL}, HYS_OCL_SCORE_TILE};
+	{"select_cpu.cl", exact_cpu_entries, define, NULL}, HYS_OCL_SCORE_CPU};
+const struct hys_ocl_select hys_ocl_coarse_ref = {{"select_ref.cl", coarse_entries, define, NULL},
+						  HYS_OCL_SCORE_REF};
+const struct hys_ocl_select hys_ocl_coarse_tile = {{"select_tile.cl", coarse_entries, define, NULL},
+						   HYS_OCL_SCORE_TILE};
 const struct hys_ocl_select hys_ocl_coarse_cpu = {
-	{"select_cpu.cl", coarse_cpu_entries, define_coarse, NULL}, HYS_OCL_SCORE_CPU};
+	{"select_cpu.cl", coarse_cpu_entries, define, NULL}, HYS_OCL_SCORE_CPU};
 /* The two steps of coarse_to_fine use the programs of coarse. */
 const struct hys_ocl_select hys_ocl_fine_clblast = {
-	{"select_tile.cl", clblast_entries, define_coarse, hys_ocl_gemm_prepare},
-	HYS_OCL_SCORE_CLBLAST};
+	{"select_tile.cl", clblast_entries, define, hys_ocl_gemm_prepare}, HYS_OCL_SCORE_CLBLAST};
 
 bool hys_ocl_select_clblast_applicable(const struct hys_kernel *kernel,
 				       const struct hys_device *device,

@@ -18,6 +18,15 @@ struct hys_ocl_select {
 	enum hys_ocl_scorer scorer;
 };
 
+/* What kernels are told of the problem: struct scoring of select_common.clh. Programs are
+ * compiled for types and tiles only, so that few are needed. */
+struct hys_ocl_scoring {
+	cl_int heads, group_heads, groups, dim, relu;
+	cl_int block, first_blocks, local_blocks;
+	cl_int coarse, keep;
+	cl_float scale;
+};
+
 /* Sizes that a program is compiled for. */
 struct hys_ocl_select_tiles {
 	int32_t pick;			 /* work-items that choose for a row and group */

@@ -28,8 +28,29 @@ static hys_status launch(struct hys_ocl_args *args, int64_t groups_x, int64_t gr
 
 /* ---- argument lists, as the macros of select_pick.clh ---- */
 
+static void scoring_arg(struct hys_ocl_args *args, const struct job *job)
+{
+	const struct hys_scoring *scoring = &job->call->problem->scoring;
+	const struct hys_choosing *choosing = &job->call->problem->choosing;
+	const struct hys_ocl_scoring given = {
+		.heads = scoring->heads,
+		.group_heads = scoring->heads / scoring->groups,
+		.groups = scoring->groups,
+		.dim = scoring->dim,
+		.relu = scoring->activation == HYS_ACTIVATION_RELU,
+		.block = scoring->block,
+		.first_blocks = choosing->first_blocks,
+		.local_blocks = choosing->local_blocks,
+		.coarse = choosing->coarse_block,
+		.keep = choosing->coarse_keep,
+		.scale = (cl_float)scoring->scale,
+	};
+	hys_ocl_arg(args, &given, sizeof(given));
+}
+
 static void row_args(struct hys_ocl_args *args, const struct job *job)
 {
+	scoring_arg(args, job);
 	hys_ocl_arg_array(args, &job->call->batch.index_begin);
 	hys_ocl_arg_array(args, &job->call->batch.index_end);
 	hys_ocl_arg_array(args, &job->call->batch.entry_origin);
@@ -101,6 +122,7 @@ static hys_status clear_flags(const struct job *job, struct hys_error *error)
 static hys_status coarse_means(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, "coarse_means");
+	scoring_arg(&args, job);
 	key_args(&args, job);
 	hys_ocl_arg_array(&args, &job->call->batch.coarse_entry);
 	work_arg(&args, job, job->layout.means);
@@ -111,6 +133,7 @@ static hys_status pack_keys(const struct job *job, int64_t first, int64_t end,
 			    struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, "pack_keys");
+	scoring_arg(&args, job);
 	key_args(&args, job);
 	means_arg(&args, job);
 	hys_ocl_arg_i64(&args, first);
@@ -122,6 +145,7 @@ static hys_status pack_keys(const struct job *job, int64_t first, int64_t end,
 static hys_status pack_q(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, "pack_q");
+	scoring_arg(&args, job);
 	hys_ocl_arg_tensor(&args, &job->args->index_q);
 	hys_ocl_arg_tensor(&args, &job->args->index_q_scale);
 	hys_ocl_arg_i64(&args, job->row_first);
