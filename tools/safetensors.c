@@ -42,6 +42,9 @@ __attribute__((format(printf, 2, 3))) static bool fail(char message[ST_MESSAGE],
 	va_start(args, format);
 	vsnprintf(message, ST_MESSAGE, format, args);
 	va_end(args);
+	for (char *c = message; *c; c++) /* names come from the file */
+		if ((unsigned char)*c < ' ' || *c == 127)
+			*c = '?';
 	return false;
 }
 
