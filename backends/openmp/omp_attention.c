@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "omp_attention.h"
+#include "omp_kernels.h"
 #include "omp_tile.h"
 
 /* Lanes that an item of several rows aims at, and its most rows. */

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "omp_attention.h"
+#include "omp_kernels.h"
 #include "omp_tile.h"
 
 #define CHUNK_MOST 512

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "omp_attention.h"
+#include "omp_kernels.h"
 #include "omp_tile.h"
 
 /* f32 copies of what one (row, head) works on, and its own sums. */

@@ -10,7 +10,6 @@
 
 #include "omp_cpu.h"
 #include "omp_internal.h"
-#include "omp_attention.h"
 #include "omp_kernels.h"
 #include "omp_measure.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "omp_attention.h"
+#include "omp_kernels.h"
 #include "omp_loss.h"
 
 #define TILE_SETS_MOST 256

@@ -1,8 +1,8 @@
 /* omp_merge.c - attention over two disjoint key sets made one. */
 #include <math.h>
 
-#include "omp_internal.h"
 #include "omp_kernels.h"
+#include "omp_tile.h"
 
 #define ITEM_ROWS 16
 #define TILE 256 /* channels at a time */
@@ -15,13 +15,6 @@ struct merge {
 static float number_at(const struct hys_tensor *tensor, int64_t t, int64_t h)
 {
 	return *(const float *)omp_at(tensor, t, h, 0);
-}
-
-/* log(exp(a) + exp(b)); -inf when both are. */
-static double log_add_exp(double a, double b)
-{
-	const double most = a > b ? a : b, least = a > b ? b : a;
-	return isinf(most) ? most : most + log1p(exp(least - most));
 }
 
 /* What a part counts in the whole; a part without keys counts nothing. */
@@ -47,7 +40,7 @@ static void merge_vector(const struct merge *merge, int64_t t, int64_t h)
 	const struct hys_merge_args *args = &merge->call->args.merge;
 	const double a = (double)number_at(&args->lse_a, t, h);
 	const double b = (double)number_at(&args->lse_b, t, h);
-	const double total = log_add_exp(a, b);
+	const double total = omp_log_add(a, b);
 	const int64_t channels = args->o.shape[2];
 	for (int64_t c = 0; c < channels; c += TILE) {
 		const int64_t n = hys_min64(TILE, channels - c);

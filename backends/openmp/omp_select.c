@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "omp_kernels.h"
+#include "omp_tile.h"
 
 /* Rows that share each panel while it is in the first-level cache: about 64
  * heads, but tiles enough for all threads. */
@@ -103,20 +104,14 @@ int64_t omp_select_workspace(const struct hys_kernel *kernel, const struct hys_d
 	return arena.used;
 }
 
-static void multiply_by(float *x, int64_t n, float factor)
-{
-	for (int64_t i = 0; i < n; i++)
-		x[i] *= factor;
-}
-
 void omp_load_key(const struct omp_select *select, int64_t entry, float *key)
 {
 	const struct hys_select_args *args = &select->call->args.select;
 	select->isa->to_f32(args->index_k.dtype, omp_at(&args->index_k, entry, 0, 0), key,
 			    select->dim);
 	if (hys_present(&args->index_k_scale))
-		multiply_by(key, select->dim,
-			    *(const float *)omp_at(&args->index_k_scale, entry, 0, 0));
+		omp_scale(key, select->dim,
+			  *(const float *)omp_at(&args->index_k_scale, entry, 0, 0));
 }
 
 void omp_load_query(const struct omp_select *select, struct omp_select_scratch *scratch, int64_t r,
@@ -131,8 +126,8 @@ void omp_load_query(const struct omp_select *select, struct omp_select_scratch *
 		select->isa->to_f32(args->index_q.dtype, omp_at(&args->index_q, row->t, j, 0), head,
 				    select->dim);
 		if (hys_present(&args->index_q_scale))
-			multiply_by(head, select->dim,
-				    *(const float *)omp_at(&args->index_q_scale, row->t, j, 0));
+			omp_scale(head, select->dim,
+				  *(const float *)omp_at(&args->index_q_scale, row->t, j, 0));
 		w[j] = hys_present(&args->index_w)
 			       ? *(const float *)omp_at(&args->index_w, row->t, j, 0)
 			       : 1.0f;
