@@ -1,5 +1,8 @@
 /* ocl_program.c - programs and kernels: sources, options, builds. */
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ocl_embedded.h"
@@ -37,7 +40,11 @@ void hys_ocl_define(struct hys_ocl_options *options, const char *name, int64_t v
 void hys_ocl_define_f32(struct hys_ocl_options *options, const char *name, double value)
 {
 	char text[96];
-	snprintf(text, sizeof(text), " -D%s=(%.9ef)", name, (double)(float)value);
+	int exponent = 0;
+	/* In hexadecimal: exact, and without the locale's decimal point. */
+	const int mantissa = (int)ldexp(frexp((double)(float)value, &exponent), FLT_MANT_DIG);
+	snprintf(text, sizeof(text), " -D%s=(%s0x%xp%df)", name, mantissa < 0 ? "-" : "",
+		 (unsigned int)abs(mantissa), exponent - FLT_MANT_DIG);
 	append(options, text);
 }
 
