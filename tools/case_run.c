@@ -445,6 +445,7 @@ static hys_status make_batch(const struct tool_case *c, struct case_run *run,
 				      .rows = c->rows,
 				      .keys = c->keys,
 				      .window_keys = c->window_keys};
+	const struct st_tensor *cu = case_tensor(c, "cu_seqlens_q");
 	const struct {
 		const char *name;
 		int64_t length;
@@ -458,7 +459,7 @@ static hys_status make_batch(const struct tool_case *c, struct case_run *run,
 		{"window_end", c->rows, &desc.window_end},
 		{"positions", c->rows, &desc.positions},
 		{"cu_seqlens_q", -1, &desc.cu_seqlens_q},
-		{"cu_seqlens_k", -1, &desc.cu_seqlens_k},
+		{"cu_seqlens_k", cu ? cu->shape[0] : -1, &desc.cu_seqlens_k},
 	};
 	for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
 		hys_status status =
@@ -466,7 +467,6 @@ static hys_status make_batch(const struct tool_case *c, struct case_run *run,
 		if (status != HYS_OK)
 			return status;
 	}
-	const struct st_tensor *cu = case_tensor(c, "cu_seqlens_q");
 	desc.documents = cu ? (int32_t)cu->shape[0] - 1 : 0;
 	if (desc.index_begin)
 		desc.entries = c->entries;

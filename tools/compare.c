@@ -47,9 +47,11 @@ static double largest_logit(const struct tool_case *c, const struct hys_problem 
 {
 	const struct st_tensor *q = case_tensor(c, "q"), *k = case_tensor(c, "k");
 	const struct hys_attending *a = &p->attending;
-	double pairs = q && k ? (double)elements(q) * (double)k->shape[0] : 0;
 	double largest = 0;
-	if (pairs == 0 || pairs > 1e9)
+	if (!q || !k || q->rank != 3 || k->rank != 3 || q->shape[1] != a->heads ||
+	    q->shape[2] != a->head_dim || k->shape[1] != a->kv_heads || k->shape[2] != a->head_dim)
+		return 0; /* not what the operation reads */
+	if ((double)elements(q) * (double)k->shape[0] > 1e9)
 		return 0;
 	for (int64_t row = 0; row < q->shape[0] * a->heads; row++) {
 		int64_t kv = row % a->heads / (a->heads / a->kv_heads);
@@ -195,7 +197,8 @@ static double compare_picks(const struct select_view *v, int64_t row, const int3
 	if (n != list_length(have, k))
 		return INFINITY;
 	for (int64_t i = 0; i < n; i++)
-		if ((i > 0 && have[i] <= have[i - 1]) || have[i] >= v->c->entries)
+		if ((i > 0 && have[i] <= have[i - 1]) || have[i] >= v->c->entries ||
+		    want[i] >= v->c->entries)
 			return INFINITY;
 	if (memcmp(want, have, (size_t)n * sizeof *want) == 0)
 		return 0;
@@ -250,7 +253,8 @@ static void compare_select(struct case_verdict *verdict, const struct tool_case 
 
 static bool same_shape(const struct st_tensor *expected, const struct hys_tensor *got)
 {
-	bool same = expected->rank == got->rank && expected->dtype != HYS_DTYPE_DEFAULT;
+	bool same = expected->rank == got->rank && expected->dtype != HYS_DTYPE_DEFAULT &&
+		    (expected->dtype == HYS_I32) == (got->dtype == HYS_I32);
 	for (int32_t d = 0; same && d < got->rank; d++)
 		same = expected->shape[d] == got->shape[d];
 	return same;
