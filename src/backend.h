@@ -221,8 +221,9 @@ struct hys_backend {
 	hys_status (*fill)(struct hys_stream *stream, const struct hys_region *region,
 			   uint8_t value, struct hys_error *error);
 
-	/* Events. *event may be NULL when work is done as it is given. `wait` is
-	 * given events of any device of the backend. */
+	/* Events. *event may be NULL when work is done as it is given. `record`
+	 * makes that work start, as flush does, since others may wait for it;
+	 * `wait` is given events of any device of the backend. */
 	hys_status (*record)(struct hys_stream *stream, void **event, struct hys_error *error);
 	hys_status (*wait)(struct hys_stream *stream, void *event, struct hys_error *error);
 	hys_status (*event_wait)(struct hys_device *device, void *event, struct hys_error *error);

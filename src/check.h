@@ -17,6 +17,10 @@ hys_status hys_fail(struct hys_error *error, hys_status status, int32_t native, 
 hys_status hys_check_struct(const void *options, size_t known, const char *name,
 			    struct hys_error *error);
 
+/* HYS_INVALID_ARGUMENT when an argument or field is outside [least, most]. */
+hys_status hys_check_range(struct hys_error *error, const char *name, int64_t value, int64_t least,
+			   int64_t most);
+
 /* Leaves the function at its `cleanup` label with `status` set. */
 #define HYS_TRY(expression)            \
 	do {                           \

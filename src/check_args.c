@@ -480,7 +480,7 @@ static void cut_tensor(const struct hys_request *request, const struct hys_field
 
 	if (field->dims[0] == HYS_DIM_ROWS && tensor->shape[0] != request->row_count) {
 		tensor->shape[0] = request->row_count;
-		if (request->row_count > 0)
+		if (extent(tensor) > 0)
 			tensor->offset += request->row_first * tensor->stride[0];
 	}
 	if (tensor->buffer && tensor->buffer->device->host_memory) {

@@ -251,9 +251,13 @@ int32_t hys_context_rejected_count(const struct hys_context *context)
 	return context ? context->rejected_count : 0;
 }
 
-static hys_status check_number(int32_t i, int32_t count, const void *target,
-			       struct hys_error *error)
+static hys_status check_number(const struct hys_context *context, int32_t i, int32_t count,
+			       const void *target, struct hys_error *error)
 {
+	hys_status status = hys_context_check(context, error);
+
+	if (status != HYS_OK)
+		return status;
 	if (i < 0 || i >= count)
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "i is %d, expected 0 to %d", i,
 				count - 1);
@@ -265,7 +269,8 @@ static hys_status check_number(int32_t i, int32_t count, const void *target,
 hys_status hys_context_device_info(const struct hys_context *context, int32_t i,
 				   struct hys_device_info *info, struct hys_error *error)
 {
-	hys_status status = check_number(i, hys_context_device_count(context), info, error);
+	hys_status status =
+		check_number(context, i, hys_context_device_count(context), info, error);
 
 	if (status == HYS_OK)
 		*info = context->devices[i]->info;
@@ -275,7 +280,8 @@ hys_status hys_context_device_info(const struct hys_context *context, int32_t i,
 hys_status hys_context_rejected(const struct hys_context *context, int32_t i,
 				struct hys_device_info *info, struct hys_error *error)
 {
-	hys_status status = check_number(i, hys_context_rejected_count(context), info, error);
+	hys_status status =
+		check_number(context, i, hys_context_rejected_count(context), info, error);
 
 	if (status == HYS_OK)
 		*info = context->rejected[i];
@@ -286,10 +292,9 @@ hys_status hys_context_measure(struct hys_context *context, int32_t i,
 			       struct hys_device_speed *speed, struct hys_error *error)
 {
 	struct hys_device_speed measured;
-	hys_status status = hys_context_check(context, error);
+	hys_status status =
+		check_number(context, i, hys_context_device_count(context), speed, error);
 
-	if (status == HYS_OK)
-		status = check_number(i, context->device_count, speed, error);
 	if (status != HYS_OK)
 		return status;
 	pthread_mutex_lock(&context->lock);

@@ -100,6 +100,8 @@ struct hys_plan {
 
 void hys_plan_retain(struct hys_plan *plan);
 void hys_plan_release(struct hys_plan *plan);
+/* A plan that may be asked about `op`: HYS_INVALID_ARGUMENT, HYS_FORKED. */
+hys_status hys_plan_check(const struct hys_plan *plan, hys_op op, struct hys_error *error);
 const struct hys_choice *hys_plan_choice(const struct hys_plan *plan, hys_op op, int32_t device);
 
 /* batch.c. Host arrays, and one packed copy per device. */
@@ -162,8 +164,7 @@ struct hys_lane {
 };
 
 struct hys_exec {
-	struct hys_plan *plan; /* holds a reference */
-	uint32_t flags;
+	struct hys_plan *plan;	   /* holds a reference */
 	struct hys_lane *lanes;	   /* [plan->device_count] */
 	bool native;		   /* queues of the caller's: never flushed */
 	struct hys_gather *gather; /* NULL with one device */
@@ -184,9 +185,8 @@ struct hys_event {
 	int32_t count;	       /* lanes */
 	struct hys_event_lane {
 		struct hys_device *device;
-		void *native;	     /* set once recorded */
-		sem_t recorded;	     /* posted by a lane thread */
-		_Atomic int reached; /* `native` is set */
+		void *native;	/* set once recorded */
+		sem_t recorded; /* posted once `native` is set, ever after */
 	} * lanes;
 	atomic_int references;
 };

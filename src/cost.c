@@ -245,13 +245,12 @@ hys_status hys_plan_cost(const struct hys_plan *plan, hys_op op, const struct hy
 	struct hys_cost made = {0};
 	struct hys_size size;
 	struct hys_work work;
+	hys_status status = hys_plan_check(plan, op, error);
 
-	if (!plan || !cost)
-		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s is NULL",
-				plan ? "cost" : "plan");
-	if ((unsigned)op >= HYS_OP_COUNT || !(plan->operations & HYS_OP_BIT(op)))
-		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "op is %s, which is not planned",
-				hys_op_name(op));
+	if (status != HYS_OK)
+		return status;
+	if (!cost)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "cost is NULL");
 	if (batch && batch->plan != plan)
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "batch is another plan's");
 	size = size_of(plan, op, batch);

@@ -57,7 +57,7 @@ static struct hys_event *make_event(struct hys_plan *plan)
 
 /* ---- record ---- */
 
-/* Others wait for this: it always ends in `reached`. */
+/* Others wait for this: it always ends in `recorded`. */
 static hys_status run_record(struct hys_exec *exec, int32_t index, const struct hys_task *task,
 			     struct hys_error *error)
 {
@@ -66,9 +66,6 @@ static hys_status run_record(struct hys_exec *exec, int32_t index, const struct 
 	struct hys_stream *stream = exec->lanes[index].stream;
 	hys_status status = backend->record(stream, &lane->native, error);
 
-	if (status == HYS_OK && !exec->native && backend->flush)
-		status = backend->flush(stream, error);
-	atomic_store_explicit(&lane->reached, 1, memory_order_release);
 	sem_post(&lane->recorded);
 	release_event(task->event);
 	return status;
@@ -114,8 +111,6 @@ hys_status hys_exec_record(struct hys_exec *exec, struct hys_event **event, stru
 
 static void await_record(struct hys_event_lane *lane)
 {
-	if (atomic_load_explicit(&lane->reached, memory_order_acquire))
-		return;
 	hys_semaphore_wait(&lane->recorded);
 	sem_post(&lane->recorded); /* for the next who waits */
 }

@@ -141,7 +141,6 @@ static hys_status make_exec(struct hys_plan *plan, const struct hys_exec_options
 	}
 	hys_plan_retain(plan);
 	made->plan = plan;
-	made->flags = options->flags;
 	made->native = options->native_queues != NULL;
 	made->lanes = lanes;
 	*exec = made;

@@ -91,5 +91,7 @@ hys_status hys_opencl_record(struct hys_exec *exec, cl_event *event, struct hys_
 		status = run_now(exec, &task, error);
 	if (status == HYS_OK)
 		*event = made;
+	else if (made)
+		exec->plan->devices[0]->backend->event_destroy(exec->plan->devices[0], made);
 	return status;
 }

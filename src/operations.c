@@ -1,7 +1,7 @@
 /* The public operations: their own rules, around what the field tables check. */
 #include <math.h>
 
-#include "core.h"
+#include "planner.h"
 
 static bool given(const struct hys_tensor *tensor)
 {
@@ -301,33 +301,15 @@ cleanup:
 	return status;
 }
 
-/* What an index means must be the same to the scores and to the teacher. */
-static hys_status check_loss_problem(const struct hys_request *request, struct hys_error *error)
-{
-	const struct hys_problem *problem = &request->plan->problem;
-
-	if (problem->scoring.dtype == HYS_F8E4M3)
-		return hys_fail(error, HYS_UNSUPPORTED, 0,
-				"%s: scoring.dtype is f8e4m3, expected f32, f16 or bf16",
-				request->name);
-	if (problem->scoring.pool == 1 && problem->scoring.block != problem->attending.granularity)
-		return hys_fail(error, HYS_UNSUPPORTED, 0,
-				"%s: attending.granularity is %d, expected scoring.block, %d",
-				request->name, problem->attending.granularity,
-				problem->scoring.block);
-	if (problem->scoring.pool > 1 && problem->scoring.block > 1)
-		return hys_fail(error, HYS_UNSUPPORTED, 0,
-				"%s: scoring.block is %d, expected 1 with pooled keys",
-				request->name, problem->scoring.block);
-	return HYS_OK;
-}
-
 static hys_status check_loss(struct hys_request *request, struct hys_error *error)
 {
 	const struct hys_loss_args *args = &request->call.args.loss;
+	const char *lacks = hys_problem_lacks(&request->plan->problem, HYS_OP_INDEXER_LOSS);
 	hys_status status;
 
-	HYS_TRY(check_loss_problem(request, error));
+	if (lacks)
+		return hys_fail(error, HYS_UNSUPPORTED, 0, "%s: the plan's %s", request->name,
+				lacks);
 	HYS_TRY(check_loss_numbers(request, error));
 	HYS_TRY(check_loss_set(request, error));
 	HYS_TRY(check_loss_teacher(request, error));

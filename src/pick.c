@@ -351,7 +351,7 @@ static struct hys_trial_size measure_size(const struct hys_plan *plan)
 	const struct hys_size most = hys_plan_size_max(plan, HYS_OP_SELECT, plan->rows_max);
 	struct hys_trial_size size = {
 		.rows = hys_min64(plan->rows_max, 64),
-		.keys = hys_min64(plan->keys_max, 4096 * plan->problem.scoring.pool),
+		.keys = hys_min64(plan->keys_max, INT64_C(4096) * plan->problem.scoring.pool),
 		.window_keys = hys_min64(plan->window_keys_max, 256),
 	};
 

@@ -43,6 +43,21 @@ void hys_plan_destroy(struct hys_plan *plan)
 	hys_plan_release(plan);
 }
 
+hys_status hys_plan_check(const struct hys_plan *plan, hys_op op, struct hys_error *error)
+{
+	hys_status status;
+
+	if (!plan)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "plan is NULL");
+	status = hys_context_check(plan->context, error);
+	if (status != HYS_OK)
+		return status;
+	if ((unsigned)op >= HYS_OP_COUNT || !(plan->operations & HYS_OP_BIT(op)))
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "op is %s, which is not planned",
+				hys_op_name(op));
+	return HYS_OK;
+}
+
 const struct hys_choice *hys_plan_choice(const struct hys_plan *plan, hys_op op, int32_t device)
 {
 	return &plan->choices[device * HYS_OP_COUNT + (int32_t)op];

@@ -156,6 +156,9 @@ hys_status hys_plan_save(const struct hys_plan *plan, const char *path, struct h
 	if (!plan || !path || !path[0])
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s is %s", plan ? "path" : "plan",
 				plan && path ? "empty" : "NULL");
+	status = hys_context_check(plan->context, error);
+	if (status != HYS_OK)
+		return status;
 	allocator = &plan->context->host.allocator;
 	size = hys_plan_print(plan, NULL, 0) + 1;
 	text = hys_alloc(allocator, (int64_t)size);

@@ -9,6 +9,7 @@
 
 /* ---- what a problem can do ---- */
 
+/* What an index means must be the same to the scores and to the teacher. */
 static const char *loss_lacks(const struct hys_problem *problem)
 {
 	if (problem->scoring.heads == 0)
@@ -82,15 +83,6 @@ static hys_status check_operations(const struct hys_wish *wish, struct hys_error
 	return HYS_OK;
 }
 
-static hys_status check_size(const char *name, int64_t value, int64_t least, int64_t most,
-			     struct hys_error *error)
-{
-	if (value >= least && value <= most)
-		return HYS_OK;
-	return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s is %lld, expected %lld to %lld", name,
-			(long long)value, (long long)least, (long long)most);
-}
-
 static hys_status check_wish(const struct hys_context *context, const struct hys_wish *wish,
 			     struct hys_error *error)
 {
@@ -101,18 +93,19 @@ static hys_status check_wish(const struct hys_context *context, const struct hys
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
 				"options.flags is 0x%x, known are 0x%x", wish->flags, KNOWN_FLAGS);
 	/* Indices are int32. */
-	HYS_TRY(check_size("options.rows_max", wish->rows_max, 1, INT32_MAX, error));
-	HYS_TRY(check_size("options.keys_max", wish->keys_max, 1, INT32_MAX, error));
-	HYS_TRY(check_size("options.window_keys_max", wish->window_keys_max, 0, INT32_MAX, error));
-	HYS_TRY(check_size("options.effort", wish->effort, HYS_EFFORT_ESTIMATE, HYS_EFFORT_MEASURE,
-			   error));
-	HYS_TRY(check_size("options.memory_limit_bytes", wish->memory_limit_bytes, 0, INT64_MAX,
-			   error));
-	HYS_TRY(check_size("options.device_count", wish->device_count, 1, HYS_PLAN_DEVICES_MAX,
-			   error));
+	HYS_TRY(hys_check_range(error, "options.rows_max", wish->rows_max, 1, INT32_MAX));
+	HYS_TRY(hys_check_range(error, "options.keys_max", wish->keys_max, 1, INT32_MAX));
+	HYS_TRY(hys_check_range(error, "options.window_keys_max", wish->window_keys_max, 0,
+				INT32_MAX));
+	HYS_TRY(hys_check_range(error, "options.effort", wish->effort, HYS_EFFORT_ESTIMATE,
+				HYS_EFFORT_MEASURE));
+	HYS_TRY(hys_check_range(error, "options.memory_limit_bytes", wish->memory_limit_bytes, 0,
+				INT64_MAX));
+	HYS_TRY(hys_check_range(error, "options.device_count", wish->device_count, 1,
+				HYS_PLAN_DEVICES_MAX));
 	for (int32_t i = 0; i < wish->device_count; i++)
-		HYS_TRY(check_size("a number in options.devices", wish->devices[i], 0,
-				   context->device_count - 1, error));
+		HYS_TRY(hys_check_range(error, "a number in options.devices", wish->devices[i], 0,
+					context->device_count - 1));
 	if (wish->device_count > 1 && (wish->flags & HYS_PLAN_BUFFERS_ONLY))
 		return hys_fail(error, HYS_UNSUPPORTED, 0,
 				"options.flags has HYS_PLAN_BUFFERS_ONLY with %d devices, which "
@@ -161,10 +154,12 @@ static hys_status read_devices(struct hys_wish *wish, const struct hys_plan_opti
 	hys_status status;
 
 	if (options->devices) {
-		HYS_TRY(check_size("options.device_count", count, 1, HYS_PLAN_DEVICES_MAX, error));
+		HYS_TRY(hys_check_range(error, "options.device_count", count, 1,
+					HYS_PLAN_DEVICES_MAX));
 		memcpy(wish->devices, options->devices, (size_t)count * sizeof(*wish->devices));
 	} else {
-		HYS_TRY(check_size("options.device_count (devices is NULL)", count, 0, 1, error));
+		HYS_TRY(hys_check_range(error, "options.device_count (devices is NULL)", count, 0,
+					1));
 	}
 	wish->device_count = count > 0 ? count : 1;
 	for (int32_t i = 0; i < wish->device_count; i++)

@@ -17,15 +17,6 @@ static hys_status bad(struct hys_error *error, const char *field, int64_t value,
 			(long long)value, expected);
 }
 
-static hys_status check_range(struct hys_error *error, const char *field, int64_t value,
-			      int64_t least, int64_t most)
-{
-	if (value >= least && value <= most)
-		return HYS_OK;
-	return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s is %lld, expected %lld to %lld", field,
-			(long long)value, (long long)least, (long long)most);
-}
-
 /* Kernels compute in f32: a factor must be a number there too. */
 static hys_status check_factor(struct hys_error *error, const char *field, double value,
 			       bool zero_is_fine)
@@ -53,11 +44,11 @@ static hys_status complete_scoring(struct hys_scoring *scoring, struct hys_error
 	default_to(&scoring->pool, 1);
 	if (scoring->dtype == HYS_DTYPE_DEFAULT)
 		scoring->dtype = HYS_F32;
-	HYS_TRY(check_range(error, "scoring.heads", scoring->heads, 0, HEADS_MAX));
-	HYS_TRY(check_range(error, "scoring.dim", scoring->dim, scoring->heads > 0, DIM_MAX));
-	HYS_TRY(check_range(error, "scoring.groups", scoring->groups, 1, HYS_GROUPS_MAX));
-	HYS_TRY(check_range(error, "scoring.block", scoring->block, 1, INT32_MAX));
-	HYS_TRY(check_range(error, "scoring.pool", scoring->pool, 1, INT32_MAX));
+	HYS_TRY(hys_check_range(error, "scoring.heads", scoring->heads, 0, HEADS_MAX));
+	HYS_TRY(hys_check_range(error, "scoring.dim", scoring->dim, scoring->heads > 0, DIM_MAX));
+	HYS_TRY(hys_check_range(error, "scoring.groups", scoring->groups, 1, HYS_GROUPS_MAX));
+	HYS_TRY(hys_check_range(error, "scoring.block", scoring->block, 1, INT32_MAX));
+	HYS_TRY(hys_check_range(error, "scoring.pool", scoring->pool, 1, INT32_MAX));
 	if ((unsigned)scoring->dtype > HYS_F8E4M3)
 		return bad(error, "scoring.dtype", scoring->dtype, "f32, f16, bf16 or f8e4m3");
 	if ((unsigned)scoring->activation > HYS_ACTIVATION_NONE)
@@ -82,11 +73,15 @@ static hys_status complete_choosing(struct hys_choosing *choosing, int32_t block
 	default_to(&choosing->coarse_keep, COARSE_KEEP_DEFAULT);
 	if (choosing->method == HYS_METHOD_DEFAULT)
 		choosing->method = HYS_METHOD_EXACT;
-	HYS_TRY(check_range(error, "choosing.topk_max", choosing->topk_max, 1, INT32_MAX));
-	HYS_TRY(check_range(error, "choosing.first_blocks", choosing->first_blocks, 0, INT32_MAX));
-	HYS_TRY(check_range(error, "choosing.local_blocks", choosing->local_blocks, 0, INT32_MAX));
-	HYS_TRY(check_range(error, "choosing.coarse_block", choosing->coarse_block, 0, INT32_MAX));
-	HYS_TRY(check_range(error, "choosing.coarse_keep", choosing->coarse_keep, 1, INT32_MAX));
+	HYS_TRY(hys_check_range(error, "choosing.topk_max", choosing->topk_max, 1, INT32_MAX));
+	HYS_TRY(hys_check_range(error, "choosing.first_blocks", choosing->first_blocks, 0,
+				INT32_MAX));
+	HYS_TRY(hys_check_range(error, "choosing.local_blocks", choosing->local_blocks, 0,
+				INT32_MAX));
+	HYS_TRY(hys_check_range(error, "choosing.coarse_block", choosing->coarse_block, 0,
+				INT32_MAX));
+	HYS_TRY(hys_check_range(error, "choosing.coarse_keep", choosing->coarse_keep, 1,
+				INT32_MAX));
 	if ((unsigned)choosing->method > HYS_METHOD_COARSE_TO_FINE)
 		return bad(error, "choosing.method", choosing->method,
 			   "exact, coarse or coarse_to_fine");
@@ -132,7 +127,8 @@ static hys_status complete_granularity(struct hys_attending *attending,
 	if (scoring->pool > 1 && attending->granularity != 1)
 		return bad(error, "attending.granularity", attending->granularity,
 			   "1: scoring.pool is more than 1");
-	return check_range(error, "attending.granularity", attending->granularity, 1, INT32_MAX);
+	return hys_check_range(error, "attending.granularity", attending->granularity, 1,
+			       INT32_MAX);
 }
 
 static hys_status complete_attending(struct hys_attending *attending,
@@ -144,14 +140,14 @@ static hys_status complete_attending(struct hys_attending *attending,
 	default_to(&attending->value_dim, attending->head_dim);
 	if (attending->dtype == HYS_DTYPE_DEFAULT)
 		attending->dtype = HYS_F32;
-	HYS_TRY(check_range(error, "attending.heads", attending->heads, 0, HEADS_MAX));
-	HYS_TRY(check_range(error, "attending.kv_heads", attending->kv_heads, 1, HEADS_MAX));
-	HYS_TRY(check_range(error, "attending.head_dim", attending->head_dim, attending->heads > 0,
-			    DIM_MAX));
-	HYS_TRY(check_range(error, "attending.value_dim", attending->value_dim,
-			    attending->heads > 0, DIM_MAX));
-	HYS_TRY(check_range(error, "attending.window", attending->window, 0, INT32_MAX));
-	HYS_TRY(check_range(error, "attending.first", attending->first, 0, INT32_MAX));
+	HYS_TRY(hys_check_range(error, "attending.heads", attending->heads, 0, HEADS_MAX));
+	HYS_TRY(hys_check_range(error, "attending.kv_heads", attending->kv_heads, 1, HEADS_MAX));
+	HYS_TRY(hys_check_range(error, "attending.head_dim", attending->head_dim,
+				attending->heads > 0, DIM_MAX));
+	HYS_TRY(hys_check_range(error, "attending.value_dim", attending->value_dim,
+				attending->heads > 0, DIM_MAX));
+	HYS_TRY(hys_check_range(error, "attending.window", attending->window, 0, INT32_MAX));
+	HYS_TRY(hys_check_range(error, "attending.first", attending->first, 0, INT32_MAX));
 	if ((unsigned)attending->dtype > HYS_BF16)
 		return bad(error, "attending.dtype", attending->dtype, "f32, f16 or bf16");
 	if (attending->flags & ~HYS_ATTENDING_DENSE)

@@ -50,10 +50,10 @@ static int64_t trial_keys(const struct hys_problem *problem, hys_op op, int64_t 
 	const int64_t read =
 		(int64_t)attending->window + attending->first + (topk + 1) * attending->granularity;
 	const int64_t units = reads_keys(op) ? read : choosing_entries(problem, op, topk);
+	const int64_t pool = problem->scoring.pool;
+	const int64_t most = reads_keys(op) ? KEYS_MAX : ENTRIES_MAX * pool;
 
-	const int64_t most = reads_keys(op) ? KEYS_MAX : ENTRIES_MAX * problem->scoring.pool;
-
-	return hys_min64(hys_max64(units * problem->scoring.pool * 3 / 2, 60), most) + 7;
+	return hys_min64(hys_max64(hys_mul64(units, pool * 3) / 2, 60), most) + 7;
 }
 
 static struct hys_trial_size trial_size(const struct hys_problem *problem, hys_op op)

@@ -121,6 +121,15 @@ hys_status hys_check_struct(const void *options, size_t known, const char *name,
 	return HYS_OK;
 }
 
+hys_status hys_check_range(struct hys_error *error, const char *name, int64_t value, int64_t least,
+			   int64_t most)
+{
+	if (value >= least && value <= most)
+		return HYS_OK;
+	return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s is %lld, expected %lld to %lld", name,
+			(long long)value, (long long)least, (long long)most);
+}
+
 int64_t hys_mul64(int64_t a, int64_t b)
 {
 	return b != 0 && a > INT64_MAX / b ? INT64_MAX : a * b;

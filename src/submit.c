@@ -34,7 +34,7 @@ static void cut_fields(struct hys_task *task, int64_t first, int64_t count)
 		if (!hys_present(tensor) || field->dims[0] != HYS_DIM_ROWS)
 			continue;
 		tensor->shape[0] = count;
-		if (count == 0 || first == 0)
+		if (hys_tensor_elements(tensor) == 0 || first == 0)
 			continue;
 		if (tensor->buffer)
 			tensor->offset += first * tensor->stride[0];

@@ -257,7 +257,8 @@ hys_status hys_wisdom_export(struct hys_context *context, const char *path, stru
 
 void hys_wisdom_forget(struct hys_context *context)
 {
-	if (!context)
+	/* In a forked child the lock may be held for ever. */
+	if (hys_context_check(context, NULL) != HYS_OK)
 		return;
 	pthread_mutex_lock(&context->lock);
 	hys_wisdom_clear(context->wisdom);

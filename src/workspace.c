@@ -95,13 +95,12 @@ hys_status hys_plan_workspace(const struct hys_plan *plan, hys_op op, int64_t ro
 			      int64_t *bytes, struct hys_error *error)
 {
 	struct hys_size size;
+	hys_status status = hys_plan_check(plan, op, error);
 
-	if (!plan || !bytes)
-		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s is NULL",
-				plan ? "bytes" : "plan");
-	if ((unsigned)op >= HYS_OP_COUNT || !(plan->operations & HYS_OP_BIT(op)))
-		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "op is %s, which is not planned",
-				hys_op_name(op));
+	if (status != HYS_OK)
+		return status;
+	if (!bytes)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "bytes is NULL");
 	if (i < 0 || i >= plan->device_count)
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "device is %d, expected 0 to %d", i,
 				plan->device_count - 1);

@@ -93,7 +93,7 @@ HYS_API void hys_context_destroy(struct hys_context *context);
 
 HYS_API int32_t hys_context_device_count(const struct hys_context *context);
 HYS_API int32_t hys_context_rejected_count(const struct hys_context *context);
-/* Device or rejected device i. HYS_OK or HYS_INVALID_ARGUMENT. */
+/* Device or rejected device i. HYS_OK, HYS_INVALID_ARGUMENT or HYS_FORKED. */
 HYS_API hys_status hys_context_device_info(const struct hys_context *context, int32_t i,
 					   struct hys_device_info *info, struct hys_error *error);
 HYS_API hys_status hys_context_rejected(const struct hys_context *context, int32_t i,

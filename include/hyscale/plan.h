@@ -116,13 +116,13 @@ struct hys_cost {
 
 /* Prices `op` for `batch`, or, when `batch` is NULL, for one causal document
  * of the plan's rows_max last rows and keys_max keys. No device is used.
- * HYS_OK, HYS_INVALID_ARGUMENT (op not planned). Thread safe. */
+ * HYS_OK, HYS_INVALID_ARGUMENT (op not planned), HYS_FORKED. Thread safe. */
 HYS_API hys_status hys_plan_cost(const struct hys_plan *plan, hys_op op,
 				 const struct hys_batch *batch, struct hys_cost *cost,
 				 struct hys_error *error);
 
 /* Workspace bytes that an exec needs on the plan's device i to run `op` over
- * `rows` rows, staging included. HYS_OK, HYS_INVALID_ARGUMENT. */
+ * `rows` rows, staging included. HYS_OK, HYS_INVALID_ARGUMENT, HYS_FORKED. */
 HYS_API hys_status hys_plan_workspace(const struct hys_plan *plan, hys_op op, int64_t rows,
 				      int32_t i, int64_t *bytes, struct hys_error *error);
 
