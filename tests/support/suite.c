@@ -51,37 +51,102 @@ static void list_rows(int32_t device, uint32_t ops)
 
 		if (!(ops & HYS_OP_BIT(info->backend->kernels[i].op)) || row_count == ROWS_MAX)
 			continue;
-		*row = (struct suite_row){
-			.device = device, .info = info, .kernel = &info->backend->kernels[i]};
+		*row = (struct suite_row){.devices = {device},
+					  .device_count = 1,
+					  .info = info,
+					  .kernel = &info->backend->kernels[i]};
 		if (row->kernel->needs & ~info->capabilities)
 			name_lacking(row);
 		row_count++;
 	}
 }
 
-static void open_context(uint32_t ops)
+static void list_devices(const int32_t *devices, int32_t count)
 {
-	struct hys_context_options options = {.struct_size = sizeof(options), .log = print_log};
+	struct suite_row *row = &rows[row_count++];
+
+	*row = (struct suite_row){.device_count = count, .info = context->devices[devices[0]]};
+	memcpy(row->devices, devices, (size_t)count * sizeof(*devices));
+}
+
+/* First device whose memory is the host's, or is not; -1 without one. */
+static int32_t find_device(bool host_memory)
+{
+	for (int32_t i = 0; i < context->device_count; i++)
+		if (context->devices[i]->host_memory == host_memory)
+			return i;
+	return -1;
+}
+
+static void list_several(void)
+{
+	const int32_t cpu = find_device(true), other = find_device(false);
+
+	list_devices((const int32_t[]){cpu, cpu}, 2);
+	list_devices((const int32_t[]){cpu, cpu, cpu}, 3);
+	if (other >= 0)
+		list_devices((const int32_t[]){other, cpu}, 2);
+}
+
+static void list_all(enum suite_over over, uint32_t ops)
+{
+	row_count = 0;
+	if (over == SUITE_SEVERAL)
+		list_several();
+	for (int32_t i = 0; i < context->device_count; i++) {
+		if (over == SUITE_KERNELS)
+			list_rows(i, ops);
+		if (over == SUITE_DEVICES)
+			list_devices(&i, 1);
+	}
+}
+
+void suite_begin(enum suite_over over, uint32_t ops, int32_t threads)
+{
+	struct hys_context_options options = {
+		.struct_size = sizeof(options), .log = print_log, .threads = threads};
 	struct hys_error error;
-	bool opencl = false;
 
 	if (hys_context_create(&options, &context, &error) != HYS_OK) {
 		print_error("no context: %s\n", error.message);
 		exit(1);
 	}
-	for (int32_t i = 0; i < context->device_count; i++) {
-		list_rows(i, ops);
-		opencl |= strcmp(context->devices[i]->backend->name, "opencl") == 0;
-	}
-	if (!opencl)
+	list_all(over, ops);
+}
+
+void suite_end(void)
+{
+	hys_context_destroy(context);
+	context = NULL;
+}
+
+int32_t suite_failures(void)
+{
+	const int32_t count = failures;
+
+	failures = 0;
+	return count;
+}
+
+static void say_what_is_missing(void)
+{
+	if (find_device(false) < 0)
 		print_message("no OpenCL device here: OpenCL kernels are skipped%s%s\n",
 			      context->rejected_count > 0 ? ": " : "",
 			      context->rejected_count > 0 ? context->rejected[0].reason : "");
 }
 
-static const char *backend_of(const struct suite_row *row)
+static bool uses_opencl(const struct suite_row *row)
 {
-	return row->info->backend->name;
+	for (int32_t i = 0; i < row->device_count; i++)
+		if (!context->devices[row->devices[i]]->host_memory)
+			return true;
+	return false;
+}
+
+static const char *kernel_of(const struct suite_row *row)
+{
+	return row->kernel ? row->kernel->name : row->device_count > 1 ? "several" : "planned";
 }
 
 /* ---- one run ---- */
@@ -100,13 +165,13 @@ static hys_status make_plan(struct suite_run *run, const struct suite_want *want
 {
 	const struct hys_plan_options options = {
 		.struct_size = sizeof(options),
-		.operations = HYS_OP_BIT(want->op),
-		.devices = &run->row->device,
-		.device_count = 1,
+		.operations = HYS_OP_BIT(want->op) | (run->row->kernel ? 0 : want->more_ops),
+		.devices = run->row->devices,
+		.device_count = run->row->device_count,
 		.rows_max = ora_max(want->rows, 1),
 		.keys_max = ora_max(want->keys, 1),
 		.window_keys_max = want->window_keys,
-		.kernels = run->row->kernel->name,
+		.kernels = run->row->kernel ? run->row->kernel->name : NULL,
 	};
 
 	return hys_plan_create(context, want->problem, &options, &run->plan, &run->error);
@@ -152,7 +217,7 @@ static bool is_for(struct suite_row *row, const struct suite_want *want)
 		failures++;
 		return false;
 	}
-	return !row->kernel->applicable ||
+	return !row->kernel || !row->kernel->applicable ||
 	       row->kernel->applicable(row->kernel, row->info, &problem, row->reason);
 }
 
@@ -169,9 +234,9 @@ bool suite_next(struct suite_run *run, const struct suite_want *want)
 		struct suite_row *row = &rows[row_at];
 
 		run->row = row;
-		if (row->kernel->op != want->op || row->incapable)
+		if ((row->kernel && row->kernel->op != want->op) || row->incapable)
 			continue;
-		if (!core && strcmp(backend_of(row), "openmp") != 0) {
+		if (!core && uses_opencl(row)) {
 			row->not_core++;
 		} else if (!is_for(row, want)) {
 			check_refused(run, want);
@@ -193,14 +258,14 @@ void suite_fail(const struct suite_run *run, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	failures++;
-	print_error("%s: %s on %s: %s\n", run->about->name, run->row->kernel->name,
+	print_error("%s: %s on %s: %s\n", run->about->name, kernel_of(run->row),
 		    run->row->info->info.name, text);
 }
 
 struct place suite_place(const struct suite_run *run, unsigned flags)
 {
 	struct place place = {
-		.context = run->context, .exec = run->exec, .device = run->row->device};
+		.context = run->context, .exec = run->exec, .device = run->row->devices[0]};
 
 	place.flags = flags;
 	return place;
@@ -311,7 +376,7 @@ static void (*run_case)(void **state);
 
 static void run_one(void **state)
 {
-	failures = 0;
+	suite_failures();
 	run_case(state);
 	if (failures > 0)
 		fail_msg("%d failures", failures);
@@ -319,7 +384,8 @@ static void run_one(void **state)
 
 static void print_row(const struct suite_row *row)
 {
-	print_message("  %-40s %-24s", row->kernel->name, row->info->info.name);
+	print_message("  %-40s %d x %-24s", kernel_of(row), row->device_count,
+		      row->info->info.name);
 	if (row->incapable)
 		print_message(" skipped: %s\n", row->reason);
 	else
@@ -336,20 +402,22 @@ static void coverage(void **state)
 		print_row(&rows[i]);
 		uncovered += rows[i].ran == 0 && !rows[i].incapable;
 	}
-	hys_context_destroy(context);
+	suite_end();
 	if (row_count == 0)
 		fail_msg("no kernel of this operation on any device");
 	if (uncovered > 0)
 		fail_msg("%d kernel rows that no case ran", uncovered);
 }
 
-int suite_main(const char *name, uint32_t ops, struct suite_list *list, void (*run)(void **state))
+int suite_main_over(enum suite_over over, const char *name, uint32_t ops, struct suite_list *list,
+		    void (*run)(void **state))
 {
 	struct CMUnitTest *tests = ora_alloc(list->count + 1, sizeof(*tests));
 	const char *filter = getenv("HYS_TEST_FILTER");
 	int status;
 
-	open_context(ops);
+	suite_begin(over, ops, 0);
+	say_what_is_missing();
 	run_case = run;
 	for (int32_t i = 0; i < list->count; i++) {
 		struct suite_case *about = (void *)(list->cases + (size_t)i * list->size);
@@ -364,4 +432,9 @@ int suite_main(const char *name, uint32_t ops, struct suite_list *list, void (*r
 	free(tests);
 	free(list->cases);
 	return status;
+}
+
+int suite_main(const char *name, uint32_t ops, struct suite_list *list, void (*run)(void **state))
+{
+	return suite_main_over(SUITE_KERNELS, name, ops, list, run);
 }

@@ -1,5 +1,6 @@
 /*
- * Conformance: a table of cases against every kernel row of every backend.
+ * A table of cases against every kernel row of every backend, every device, or
+ * several devices at once.
  *
  * A program hands its cases to suite_main. Each case is a cmocka test: it makes
  * its data and the oracle's answer once, then asks suite_next for one device
@@ -29,11 +30,21 @@ struct suite_case {
 #define LENGTHS(...) ((const int32_t[]){__VA_ARGS__, -1})
 #define NUMBERS(...) ((const int32_t[]){__VA_ARGS__})
 
-/* One kernel row on one device. */
+/* What a program's cases run on. */
+enum suite_over {
+	SUITE_KERNELS, /* each kernel row of the operations, forced, on each device */
+	SUITE_DEVICES, /* each device with the planner's choice */
+	SUITE_SEVERAL  /* the CPU twice, three times, and with an OpenCL device */
+};
+
+#define SUITE_DEVICES_MAX 3
+
+/* One kernel row on one device, or devices. */
 struct suite_row {
-	int32_t device; /* of the context */
-	const struct hys_device *info;
-	const struct hys_kernel *kernel;
+	int32_t devices[SUITE_DEVICES_MAX]; /* of the context */
+	int32_t device_count;
+	const struct hys_device *info;	 /* the first one's */
+	const struct hys_kernel *kernel; /* NULL = the planner's choice */
 	int32_t ran, not_core;
 	char reason[HYS_REASON_SIZE]; /* of the last case that it could not do */
 	bool incapable;		      /* the device lacks what it needs */
@@ -55,6 +66,7 @@ struct suite_want {
 	const struct suite_case *about;
 	const struct hys_problem *problem;
 	hys_op op;
+	uint32_t more_ops; /* bits of others to plan, over devices only */
 	int64_t rows, keys, window_keys;
 	const struct hys_batch_desc *desc;
 };
@@ -110,6 +122,15 @@ extern const int32_t suite_edges[SUITE_EDGES];
 /* Runs every case with `run`, on rows of `ops` (bits), then the coverage test. Frees the
  * list. Answers main's status. */
 int suite_main(const char *name, uint32_t ops, struct suite_list *list, void (*run)(void **state));
+int suite_main_over(enum suite_over over, const char *name, uint32_t ops, struct suite_list *list,
+		    void (*run)(void **state));
+
+/* What suite_main does by itself: devices of a context with so many CPU threads (0 = the
+ * default), rows of `ops`. Ends the process where there is no context. */
+void suite_begin(enum suite_over over, uint32_t ops, int32_t threads);
+void suite_end(void);
+/* How many failures there were since the last call. */
+int32_t suite_failures(void);
 
 /* Seeds from the name of a case. */
 uint64_t suite_seed(const struct suite_case *about);
