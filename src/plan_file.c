@@ -394,22 +394,40 @@ cleanup:
 
 /* ---- loading ---- */
 
-/* The device of that signature with the same number, else the first one. */
-static hys_status find_device(const struct hys_context *context, struct hys_plan_text *plan,
-			      int32_t i, struct hys_error *error)
+/* Whether the context's device `number` can be the plan's device i, and is not
+ * one of those before it. */
+static bool can_be(const struct hys_context *context, const struct hys_plan_text *plan, int32_t i,
+		   int32_t number)
 {
-	const int32_t count = context->device_count, saved = plan->wish.devices[i];
+	for (int32_t before = 0; before < i; before++)
+		if (plan->wish.devices[before] == number)
+			return false;
+	return number < context->device_count &&
+	       hys_device_signature(context->devices[number]) == plan->signatures[i];
+}
 
-	if (saved < count && hys_device_signature(context->devices[saved]) == plan->signatures[i])
-		return HYS_OK;
-	for (int32_t d = 0; d < count; d++)
-		if (hys_device_signature(context->devices[d]) == plan->signatures[i]) {
-			plan->wish.devices[i] = d;
+/* The device of that signature with the number of then, else the first one that
+ * is left: devices that were two stay two. */
+static hys_status find_device(const struct hys_context *context, struct hys_plan_text *plan,
+			      const int32_t *saved, int32_t i, struct hys_error *error)
+{
+	int32_t number = saved[i];
+
+	for (int32_t before = 0; before < i; before++)
+		if (saved[before] == saved[i]) {
+			plan->wish.devices[i] = plan->wish.devices[before];
 			return HYS_OK;
 		}
+	if (!can_be(context, plan, i, number))
+		for (number = 0; number < context->device_count; number++)
+			if (can_be(context, plan, i, number))
+				break;
+	plan->wish.devices[i] = number;
+	if (number < context->device_count)
+		return HYS_OK;
 	return hys_fail(error, HYS_VERSION_MISMATCH, 0,
 			"the plan's device %d is not among this context's, or its driver or "
-			"kernels have changed: no device has the signature %016llx",
+			"kernels have changed: no other device has the signature %016llx",
 			i, (unsigned long long)plan->signatures[i]);
 }
 
@@ -418,12 +436,14 @@ static hys_status find_device(const struct hys_context *context, struct hys_plan
 static hys_status load(struct hys_context *context, struct hys_plan_text *plan, const char *text,
 		       int64_t bytes, struct hys_plan **made, struct hys_error *error)
 {
+	int32_t saved[HYS_PLAN_DEVICES_MAX];
 	hys_status status;
 
 	HYS_TRY(hys_plan_parse(plan, text, bytes, error));
 	HYS_TRY(hys_problem_complete(&plan->wish.problem, error));
+	memcpy(saved, plan->wish.devices, sizeof(saved));
 	for (int32_t i = 0; i < plan->wish.device_count; i++)
-		HYS_TRY(find_device(context, plan, i, error));
+		HYS_TRY(find_device(context, plan, saved, i, error));
 	plan->wish.names = (const char(*)[HYS_OP_COUNT][HYS_KERNEL_NAME_MAX])plan->names;
 	HYS_TRY(hys_plan_make(context, &plan->wish, made, error));
 cleanup:
