@@ -3,21 +3,23 @@
  * a call are. */
 #include "core.h"
 
-/* The key rows of index i, cut to the row's. */
+/* Whether row t sees of what index i stands for: a key row, for the teacher, and
+ * an entry, for a score. */
 static bool index_sees(const struct hys_task *task, int64_t t, int64_t i)
 {
 	const struct hys_batch *batch = task->batch;
 	const struct hys_problem *problem = task->call.problem;
-	const int64_t span = hys_index_span(problem);
+	const struct hys_batch_arrays *host = &batch->host;
+	const int64_t span = hys_index_span(problem), step = hys_index_step(problem);
 	int64_t begin = i;
 
 	if (problem->scoring.pool > 1) {
 		if (i >= batch->entries)
 			return false;
-		begin = batch->host.key_origin[t] + (i - batch->host.entry_origin[t]) * span;
+		begin = host->key_origin[t] + (i - host->entry_origin[t]) * span;
 	}
-	return hys_max64(begin, batch->host.row_begin[t]) <
-	       hys_min64(begin + span, batch->host.row_end[t]);
+	return hys_max64(begin, host->row_begin[t]) < hys_min64(begin + span, host->row_end[t]) &&
+	       hys_max64(i, host->index_begin[t]) < hys_min64(i + step, host->index_end[t]);
 }
 
 static double share_of(const struct hys_tensor *teacher, int64_t row, int64_t group, int64_t slot)
