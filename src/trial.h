@@ -41,10 +41,4 @@ hys_status hys_trial_run(const struct hys_trial *trial, const struct hys_site *s
 			 const struct hys_kernel *kernel, void *program, int32_t repeats,
 			 char *output, double *seconds, struct hys_error *error);
 
-/* Element i of an output as trial->input or hys_trial_run's output holds it. */
-static inline char *hys_trial_field(const struct hys_trial *trial, char *block, int32_t field)
-{
-	return block + trial->at[field];
-}
-
 #endif

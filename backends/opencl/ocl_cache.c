@@ -35,8 +35,9 @@ static uint64_t hash(uint64_t start, const void *data, size_t bytes)
 
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 
-bool hys_ocl_cache_path(const struct hys_host *host, const struct hys_ocl_key *key, char *path,
-			size_t size)
+/* The file of `key`; false when there is no cache or the path is too long. */
+static bool cache_path(const struct hys_host *host, const struct hys_ocl_key *key, char *path,
+		       size_t size)
 {
 	if (!host->cache_dir || !host->cache_dir[0])
 		return false;
@@ -79,7 +80,7 @@ bool hys_ocl_cache_load(const struct hys_host *host, const struct hys_ocl_key *k
 {
 	char path[1024];
 	int64_t size = 0;
-	if (!hys_ocl_cache_path(host, key, path, sizeof(path)))
+	if (!cache_path(host, key, path, sizeof(path)))
 		return false;
 	unsigned char *content = read_file(host, path, &size);
 	if (!content)
@@ -141,7 +142,7 @@ void hys_ocl_cache_store(const struct hys_host *host, const struct hys_ocl_key *
 			 const unsigned char *binary, size_t bytes)
 {
 	char path[1024], temporary[1040];
-	if (bytes == 0 || bytes > BINARY_MAX || !hys_ocl_cache_path(host, key, path, sizeof(path)))
+	if (bytes == 0 || bytes > BINARY_MAX || !cache_path(host, key, path, sizeof(path)))
 		return;
 	make_folders(host->cache_dir);
 	snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);

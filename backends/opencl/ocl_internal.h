@@ -168,9 +168,6 @@ bool hys_ocl_cache_load(const struct hys_host *host, const struct hys_ocl_key *k
 /* Best effort: a cache that cannot be written is no error. */
 void hys_ocl_cache_store(const struct hys_host *host, const struct hys_ocl_key *key,
 			 const unsigned char *binary, size_t bytes);
-/* The file of `key`; false when there is no cache or the path is too long. */
-bool hys_ocl_cache_path(const struct hys_host *host, const struct hys_ocl_key *key, char *path,
-			size_t size);
 
 /* ---- ocl_kernels.c ---- */
 

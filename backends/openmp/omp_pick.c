@@ -30,7 +30,7 @@ void omp_tiling_whole(const struct omp_tiling *tiling, int64_t *begin, int64_t *
 	*end = hys_max64(*begin, (tiling->end - tiling->origin) / tiling->size);
 }
 
-struct omp_parts omp_parts(const struct omp_tiling *tiling, const struct omp_wanted *wanted)
+static struct omp_parts part(const struct omp_tiling *tiling, const struct omp_wanted *wanted)
 {
 	struct omp_parts parts;
 	const int64_t end = tiling->first + tiling->count;
@@ -51,7 +51,7 @@ void omp_pick_start(struct omp_pick *pick, const struct omp_tiling *tiling,
 		    const struct omp_wanted *wanted)
 {
 	pick->tiling = *tiling;
-	pick->parts = omp_parts(tiling, wanted);
+	pick->parts = part(tiling, wanted);
 	pick->k = wanted->k;
 	pick->unit = -1;
 	pick->best = NAN;

@@ -37,8 +37,6 @@ struct omp_parts {
 	int64_t free;			  /* K less the forced ones */
 };
 
-struct omp_parts omp_parts(const struct omp_tiling *tiling, const struct omp_wanted *wanted);
-
 #define OMP_PENDING 32
 
 struct omp_pick {

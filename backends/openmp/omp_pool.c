@@ -21,13 +21,13 @@ struct omp_pool_unit omp_pool_unit(const struct omp_pool *pool, int64_t unit)
 	return found;
 }
 
-int64_t omp_pool_slots(const struct omp_pool *pool, const struct omp_pool_unit *unit)
+static int64_t slots_of(const struct omp_pool *pool, const struct omp_pool_unit *unit)
 {
 	return unit->previous >= 0 ? 2 * pool->size : pool->size;
 }
 
-struct omp_pool_slot omp_pool_slot(const struct omp_pool *pool, const struct omp_pool_unit *unit,
-				   int64_t i)
+static struct omp_pool_slot slot_of(const struct omp_pool *pool, const struct omp_pool_unit *unit,
+				    int64_t i)
 {
 	const int64_t own_channel = pool->pooling == HYS_POOL_OVERLAPPED ? pool->channels : 0;
 	if (unit->previous >= 0 && i < pool->size)
@@ -43,8 +43,9 @@ void omp_pool_load(const struct omp_pool *pool, const struct omp_pool_slot *slot
 			  n);
 }
 
-void omp_pool_load_gate(const struct omp_pool *pool, const struct omp_pool_slot *slot,
-			int64_t channel, int64_t n, float *gate)
+/* gate + bias at a slot. */
+static void load_gate(const struct omp_pool *pool, const struct omp_pool_slot *slot,
+		      int64_t channel, int64_t n, float *gate)
 {
 	const int64_t from = slot->channel + channel;
 	pool->isa->to_f32(pool->gate->dtype, omp_at(pool->gate, slot->row, from, 0), gate, n);
@@ -70,7 +71,7 @@ static void exp_less(const struct omp_isa *isa, const float *largest, int64_t n,
 void omp_pool_soft(const struct omp_pool *pool, const struct omp_pool_unit *unit, int64_t channel,
 		   int64_t n, struct omp_pool_soft *soft)
 {
-	const int64_t slots = omp_pool_slots(pool, unit);
+	const int64_t slots = slots_of(pool, unit);
 	float gate[OMP_POOL_TILE], x[OMP_POOL_TILE];
 	double sum[OMP_POOL_TILE];
 	for (int64_t c = 0; c < n; c++) {
@@ -79,13 +80,13 @@ void omp_pool_soft(const struct omp_pool *pool, const struct omp_pool_unit *unit
 		sum[c] = 0.0;
 	}
 	for (int64_t i = 0; i < slots; i++) {
-		const struct omp_pool_slot slot = omp_pool_slot(pool, unit, i);
-		omp_pool_load_gate(pool, &slot, channel, n, gate);
+		const struct omp_pool_slot slot = slot_of(pool, unit, i);
+		load_gate(pool, &slot, channel, n, gate);
 		raise_largest(gate, n, soft->largest);
 	}
 	for (int64_t i = 0; i < slots; i++) {
-		const struct omp_pool_slot slot = omp_pool_slot(pool, unit, i);
-		omp_pool_load_gate(pool, &slot, channel, n, gate);
+		const struct omp_pool_slot slot = slot_of(pool, unit, i);
+		load_gate(pool, &slot, channel, n, gate);
 		omp_pool_load(pool, &slot, channel, n, x);
 		exp_less(pool->isa, soft->largest, n, gate);
 		for (int64_t c = 0; c < n; c++) {
@@ -100,7 +101,7 @@ void omp_pool_soft(const struct omp_pool *pool, const struct omp_pool_unit *unit
 void omp_pool_weights(const struct omp_pool *pool, const struct omp_pool_soft *soft,
 		      const struct omp_pool_slot *slot, int64_t channel, int64_t n, float *weights)
 {
-	omp_pool_load_gate(pool, slot, channel, n, weights);
+	load_gate(pool, slot, channel, n, weights);
 	exp_less(pool->isa, soft->largest, n, weights);
 	for (int64_t c = 0; c < n; c++)
 		weights[c] =

@@ -34,16 +34,10 @@ struct omp_pool_slot {
 };
 
 struct omp_pool_unit omp_pool_unit(const struct omp_pool *pool, int64_t unit);
-int64_t omp_pool_slots(const struct omp_pool *pool, const struct omp_pool_unit *unit);
-struct omp_pool_slot omp_pool_slot(const struct omp_pool *pool, const struct omp_pool_unit *unit,
-				   int64_t i);
 
 /* x at a slot, channels [channel, channel + n), n <= OMP_POOL_TILE. */
 void omp_pool_load(const struct omp_pool *pool, const struct omp_pool_slot *slot, int64_t channel,
 		   int64_t n, float *x);
-/* gate + bias at a slot. */
-void omp_pool_load_gate(const struct omp_pool *pool, const struct omp_pool_slot *slot,
-			int64_t channel, int64_t n, float *gate);
 
 /* The softmax of some channels of a unit: a slot's weight is
  * exp(gate - largest) / total, or 0 where total is 0. */

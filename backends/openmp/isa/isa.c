@@ -2,7 +2,6 @@
 #include "isa_functions.h"
 
 const struct omp_isa omp_isa_portable = {
-	.name = "portable",
 	.dot = omp_dot_portable,
 	.axpy = omp_axpy_portable,
 	.exp = omp_exp_portable,
@@ -21,7 +20,6 @@ const struct omp_isa omp_isa_portable = {
 
 #ifdef HYS_ISA_AVX2
 const struct omp_isa omp_isa_avx2 = {
-	.name = "avx2",
 	.dot = omp_dot_avx2,
 	.axpy = omp_axpy_avx2,
 	.exp = omp_exp_avx2,

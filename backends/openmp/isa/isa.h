@@ -25,8 +25,6 @@ struct omp_query {
 };
 
 struct omp_isa {
-	const char *name;
-
 	/* vector_<set>.c */
 	float (*dot)(const float *a, const float *b, int64_t n);
 	/* y += a * x */
