@@ -120,7 +120,8 @@ struct hys_loss_args {
 	 * Callers who stream rows pass the number of all. */
 	double divisor;
 	/* Only batch rows t with t % row_stride == row_offset count; 0 = all.
-	 * `sum` is multiplied by the stride. */
+	 * `sum` is multiplied by the stride. Gradients of the other rows are 0
+	 * (or stay, when accumulating), their teacher_out is 0. */
 	int32_t row_stride, row_offset;
 	struct hys_tensor index_q;    /* [rows,HI,DI], not f8 */
 	struct hys_tensor index_k;    /* [E,DI] */
