@@ -164,8 +164,7 @@ static struct grad_sizes sizes_of(const struct attention_data *data)
 	};
 }
 
-/* Zeroed arrays for the gradients that the case asks for. */
-static void allocate_grads(struct attention_grads *grads, const struct attention_data *data)
+void attention_grads_zero(struct attention_grads *grads, const struct attention_data *data)
 {
 	const struct grad_sizes sizes = sizes_of(data);
 	const unsigned only = data->about->features & (ATTENTION_ONLY_DQ | ATTENTION_ONLY_DK);
@@ -187,7 +186,7 @@ void attention_grads_make(struct attention_grads *want, const struct attention_d
 {
 	struct ora_attention oracle = data->oracle;
 
-	allocate_grads(want, data);
+	attention_grads_zero(want, data);
 	oracle.o = NULL;
 	oracle.lse = NULL;
 	oracle.grad_o = data->grad_o;
@@ -345,7 +344,7 @@ static void make_before(struct attention_grads *before, const struct attention_d
 	struct rng rng;
 
 	rng_seed(&rng, 5);
-	allocate_grads(before, data);
+	attention_grads_zero(before, data);
 	if (!(data->about->features & ATTENTION_ACCUMULATE))
 		return;
 	fill_before(before->dq, sizes.dq, data, dtype, &rng);

@@ -74,6 +74,8 @@ struct attention_grads {
 	double *dq, *dk, *dv, *dsink, *dwindow_k, *dwindow_v; /* NULL = not asked for */
 };
 void attention_grads_make(struct attention_grads *want, const struct attention_data *data);
+/* Zeroed arrays for what the case asks for. */
+void attention_grads_zero(struct attention_grads *grads, const struct attention_data *data);
 void attention_grads_free(struct attention_grads *grads);
 /* `before`: what the outputs hold, when accumulating. */
 hys_status attention_backward_call(const struct attention_data *data,

@@ -107,6 +107,9 @@ void suite_begin(enum suite_over over, uint32_t ops, int32_t threads)
 		.struct_size = sizeof(options), .log = print_log, .threads = threads};
 	struct hys_error error;
 
+	if (threads > 0)
+		options.devices = "openmp";
+
 	if (hys_context_create(&options, &context, &error) != HYS_OK) {
 		print_error("no context: %s\n", error.message);
 		exit(1);

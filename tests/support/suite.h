@@ -125,8 +125,8 @@ int suite_main(const char *name, uint32_t ops, struct suite_list *list, void (*r
 int suite_main_over(enum suite_over over, const char *name, uint32_t ops, struct suite_list *list,
 		    void (*run)(void **state));
 
-/* What suite_main does by itself: devices of a context with so many CPU threads (0 = the
- * default), rows of `ops`. Ends the process where there is no context. */
+/* What suite_main does by itself: rows of `ops` on the devices of a context. With a number of
+ * threads it has the CPU alone. Ends the process where there is no context. */
 void suite_begin(enum suite_over over, uint32_t ops, int32_t threads);
 void suite_end(void);
 /* How many failures there were since the last call. */

@@ -1,0 +1,545 @@
+/* Same plan, batch and input: same bits, however often, with any number of threads, and, where
+ * rows do not meet in sums, in whatever ranges of rows. Sums over ranges agree with the whole. */
+#include <stdio.h>
+
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "attention_case.h"
+#include "loss_case.h"
+#include "oracle_internal.h"
+#include "select_case.h"
+
+#define REPEATS 10
+#define THREADS 8
+#define ROWS_MOST 64 /* kernel rows of one operation on all devices */
+
+/* ---- what is run ---- */
+
+union data {
+	struct select_data select;
+	struct attention_data attention;
+	struct loss_data loss;
+};
+
+struct subject {
+	const char *name;
+	hys_op op;
+	void (*make)(union data *data, const struct subject *subject);
+	void (*release)(union data *data);
+	struct suite_want (*want)(const union data *data);
+	hys_status (*call)(const union data *data, struct place *place, struct hys_batch *batch,
+			   struct hys_error *error);
+	const char *outputs[7]; /* NULL terminated; the first is of rows */
+	union {
+		struct select_case select;
+		struct attention_case attention;
+		struct loss_case loss;
+	} about;
+};
+
+static void make_select(union data *data, const struct subject *subject)
+{
+	select_make(&data->select, &subject->about.select);
+}
+
+static void free_select(union data *data)
+{
+	select_free(&data->select);
+}
+
+static struct suite_want want_select(const union data *data)
+{
+	return select_want(&data->select);
+}
+
+static hys_status call_select(const union data *data, struct place *place, struct hys_batch *batch,
+			      struct hys_error *error)
+{
+	return select_call(&data->select, place, batch, error);
+}
+
+static void make_attention(union data *data, const struct subject *subject)
+{
+	attention_make(&data->attention, &subject->about.attention);
+}
+
+static void free_attention(union data *data)
+{
+	attention_free(&data->attention);
+}
+
+static struct suite_want want_forward(const union data *data)
+{
+	return attention_want(&data->attention, HYS_OP_ATTENTION_FORWARD);
+}
+
+static struct suite_want want_backward(const union data *data)
+{
+	return attention_want(&data->attention, HYS_OP_ATTENTION_BACKWARD);
+}
+
+static hys_status call_forward(const union data *data, struct place *place, struct hys_batch *batch,
+			       struct hys_error *error)
+{
+	return attention_forward_call(&data->attention, place, batch, error);
+}
+
+static hys_status call_backward(const union data *data, struct place *place,
+				struct hys_batch *batch, struct hys_error *error)
+{
+	struct attention_grads grads;
+	hys_status status;
+
+	attention_grads_zero(&grads, &data->attention);
+	status = attention_backward_call(&data->attention, &grads, place, batch, error);
+	attention_grads_free(&grads);
+	return status;
+}
+
+static void make_loss(union data *data, const struct subject *subject)
+{
+	loss_make(&data->loss, &subject->about.loss);
+}
+
+static void free_loss(union data *data)
+{
+	loss_free(&data->loss);
+}
+
+static struct suite_want want_loss(const union data *data)
+{
+	return loss_want(&data->loss);
+}
+
+static hys_status call_loss(const union data *data, struct place *place, struct hys_batch *batch,
+			    struct hys_error *error)
+{
+	return loss_call(&data->loss, &data->loss.want, place, batch, error);
+}
+
+#define SELECT(op)                                               \
+	op, make_select, free_select, want_select, call_select,  \
+	{                                                        \
+		"indices", "counts", "scores", "kth", "nan_rows" \
+	}
+#define FORWARD                                                                               \
+	HYS_OP_ATTENTION_FORWARD, make_attention, free_attention, want_forward, call_forward, \
+	{                                                                                     \
+		"o", "lse"                                                                    \
+	}
+#define BACKWARD                                                                                 \
+	HYS_OP_ATTENTION_BACKWARD, make_attention, free_attention, want_backward, call_backward, \
+	{                                                                                        \
+		"dq", "dk", "dv", "dsink", "dwindow_k", "dwindow_v"                              \
+	}
+#define LOSS                                                             \
+	HYS_OP_INDEXER_LOSS, make_loss, free_loss, want_loss, call_loss, \
+	{                                                                \
+		"d_index_q", "d_index_w", "d_index_k", "loss"            \
+	}
+#define DOCUMENTS .q_lengths = LENGTHS(150, 0, 1, 49), .k_lengths = LENGTHS(400, 2, 1, 200)
+
+/* clang-format off */
+static const struct subject subjects[] = {
+	{"select", SELECT(HYS_OP_SELECT), {.select = {
+		CORE("select"), .visible = {DOCUMENTS}, .dim = 24, .topk = 60}}},
+	{"select, blocks in groups, bf16", SELECT(HYS_OP_SELECT), {.select = {
+		CORE("blocks"), .visible = {DOCUMENTS}, .dim = 24, .topk = 20, .block = 4, .groups = 2, .first = 1, .local = 1, .dtype = HYS_BF16}}},
+	{"select, coarse to fine", SELECT(HYS_OP_SELECT_COARSE_TO_FINE), {.select = {
+		CORE("fine"), .visible = {DOCUMENTS}, .topk = 40, .method = HYS_METHOD_COARSE_TO_FINE, .coarse_block = 16, .coarse_keep = 5}}},
+	{"attention", FORWARD, {.attention = {
+		CORE("attention"), .visible = {DOCUMENTS, .window_keys = 30}, .heads = 6, .kv_heads = 2, .topk = 70, .window = 9, .features = ATTENTION_SINK}}},
+	{"attention, dense f16", FORWARD, {.attention = {
+		CORE("dense"), .visible = {DOCUMENTS}, .dtype = HYS_F16, .features = ATTENTION_DENSE}}},
+	{"attention, MLA bf16", FORWARD, {.attention = {
+		CORE("MLA"), .visible = {DOCUMENTS}, .heads = 16, .head_dim = 40, .value_dim = 32, .topk = 50, .dtype = HYS_BF16, .features = ATTENTION_SHARED}}},
+	{"attention backward", BACKWARD, {.attention = {
+		CORE("backward"), .visible = {DOCUMENTS, .window_keys = 30}, .heads = 6, .kv_heads = 2, .topk = 70, .window = 9, .features = ATTENTION_SINK}}},
+	{"attention backward, dense", BACKWARD, {.attention = {
+		FULL("dense backward"), .visible = {DOCUMENTS}, .features = ATTENTION_DENSE}}},
+	{"indexer loss", LOSS, {.loss = {
+		CORE("loss"), .visible = {DOCUMENTS}, .groups = 2, .topk = 50}}},
+	{"indexer loss, dense", LOSS, {.loss = {
+		FULL("dense loss"), .visible = {DOCUMENTS}, .features = LOSS_DENSE}}},
+};
+/* clang-format on */
+
+/* ---- one run's outputs as bytes ---- */
+
+struct answer {
+	char *bytes;
+	int64_t size;
+};
+
+static struct answer gather(const struct subject *subject, const struct place *place)
+{
+	struct answer answer = {NULL, 0};
+
+	for (int32_t i = 0; subject->outputs[i]; i++) {
+		int64_t size = 0;
+		char *part = place_bytes(place, subject->outputs[i], &size);
+
+		if (!part)
+			continue;
+		answer.bytes = realloc(answer.bytes, (size_t)(answer.size + size) + 1);
+		assert_non_null(answer.bytes);
+		memcpy(answer.bytes + answer.size, part, (size_t)size);
+		answer.size += size;
+		free(part);
+	}
+	return answer;
+}
+
+static struct answer run_once(const struct subject *subject, const union data *data,
+			      const struct suite_run *run)
+{
+	struct place place = suite_place(run, PLACE_PITCHED);
+	struct answer answer = {NULL, 0};
+	struct hys_error error;
+
+	if (subject->call(data, &place, run->batch, &error) != HYS_OK)
+		suite_fail(run, "%s", error.message);
+	else if (suite_collect(run, &place))
+		answer = gather(subject, &place);
+	place_clear(&place);
+	return answer;
+}
+
+static void compare(const struct suite_run *run, const struct answer *got,
+		    const struct answer *want, const char *what, int32_t number)
+{
+	int64_t at = 0;
+
+	if (got->size == want->size && memcmp(got->bytes, want->bytes, (size_t)got->size) == 0)
+		return;
+	while (at < got->size && at < want->size && got->bytes[at] == want->bytes[at])
+		at++;
+	suite_fail(run, "other bits %s %d, from byte %lld of %lld on", what, number, (long long)at,
+		   (long long)want->size);
+}
+
+/* ---- repeats and threads ---- */
+
+/* One answer per kernel row and device, from the default number of threads. */
+struct first_answers {
+	const struct hys_kernel *kernels[ROWS_MOST];
+	char devices[ROWS_MOST][96];
+	struct answer answers[ROWS_MOST];
+	int32_t count;
+};
+
+static const struct answer *find_first(const struct first_answers *first,
+				       const struct suite_row *row)
+{
+	for (int32_t i = 0; i < first->count; i++)
+		if (first->kernels[i] == row->kernel &&
+		    strcmp(first->devices[i], row->info->info.name) == 0)
+			return &first->answers[i];
+	return NULL;
+}
+
+/* Keeps the first run of a kernel; compares all others with it. */
+static void repeat(const struct subject *subject, const union data *data,
+		   const struct suite_run *run, struct first_answers *first, int32_t threads)
+{
+	for (int32_t i = 0; i < (threads > 0 ? 3 : REPEATS); i++) {
+		const struct answer *want = find_first(first, run->row);
+		struct answer answer = run_once(subject, data, run);
+
+		if (want) {
+			compare(run, &answer, want, threads > 0 ? "with threads:" : "in repeat",
+				threads > 0 ? threads : i);
+			free(answer.bytes);
+		} else if (first->count < ROWS_MOST) {
+			first->kernels[first->count] = run->row->kernel;
+			snprintf(first->devices[first->count], sizeof(first->devices[0]), "%s",
+				 run->row->info->info.name);
+			first->answers[first->count++] = answer;
+		}
+	}
+}
+
+static void test_repeats(void **state)
+{
+	const struct subject *subject = *state;
+	struct first_answers first = {.count = 0};
+	union data data;
+	struct suite_want want;
+
+	subject->make(&data, subject);
+	want = subject->want(&data);
+	for (int32_t threads = 0; threads <= THREADS; threads++) {
+		struct suite_run run = {0};
+
+		suite_begin(SUITE_KERNELS, HYS_OP_BIT(subject->op), threads);
+		while (suite_next(&run, &want))
+			repeat(subject, &data, &run, &first, threads);
+		suite_end();
+	}
+	subject->release(&data);
+	for (int32_t i = 0; i < first.count; i++)
+		free(first.answers[i].bytes);
+	assert_true(first.count > 0);
+	assert_int_equal(suite_failures(), 0);
+}
+
+/* ---- ranges ---- */
+
+static const int64_t cuts[][8] = {
+	{0, 1, 17, 64, 100, 163, 199, 200},
+	{0, 50, 51, 52, 150, 151, 152, 200},
+	{0, 199, 200},
+};
+
+/* Rows [first, first + count) of the first output. */
+static char *take_rows(const char *all, int64_t bytes, int64_t rows, int64_t first, int64_t count,
+		       int64_t *size)
+{
+	const int64_t per_row = bytes / rows;
+	char *part = ora_alloc(count * per_row, 1);
+
+	*size = count * per_row;
+	memcpy(part, all + first * per_row, (size_t)*size);
+	return part;
+}
+
+static void set_range(const struct subject *subject, union data *data, struct select_case *select,
+		      struct attention_case *attention, int64_t first, int64_t count)
+{
+	if (subject->op == HYS_OP_ATTENTION_FORWARD) {
+		*attention = subject->about.attention;
+		attention->features |= ATTENTION_RANGE;
+		data->attention.about = attention;
+		data->attention.row_first = first;
+		data->attention.row_count = count;
+	} else {
+		*select = subject->about.select;
+		select->features |= SELECT_RANGE;
+		data->select.about = select;
+		data->select.row_first = first;
+		data->select.row_count = count;
+	}
+}
+
+/* The range's rows of each output of rows are the whole's. */
+static void compare_range(const struct subject *subject, const struct suite_run *run,
+			  const struct place *whole, const struct place *part, int64_t first,
+			  int64_t count, int64_t rows)
+{
+	for (int32_t i = 0; subject->outputs[i]; i++) {
+		int64_t bytes = 0, size = 0, same = 0;
+		char *all = place_bytes(whole, subject->outputs[i], &bytes);
+		char *cut = place_bytes(part, subject->outputs[i], &same);
+
+		if (all && strcmp(subject->outputs[i], "nan_rows") != 0) {
+			char *want = take_rows(all, bytes, rows, first, count, &size);
+			char *got = take_rows(cut, bytes, rows, first, count, &size);
+			struct answer a = {got, size}, b = {want, size};
+
+			compare(run, &a, &b, "in the range from row", (int32_t)first);
+			free(want);
+			free(got);
+		}
+		free(all);
+		free(cut);
+	}
+}
+
+static void try_ranges(const struct subject *subject, union data *data, const struct suite_run *run,
+		       const int64_t *cut)
+{
+	const int64_t rows = hys_batch_rows(run->batch);
+	struct place whole = suite_place(run, 0);
+	struct select_case select;
+	struct attention_case attention;
+	struct hys_error error;
+
+	set_range(subject, data, &select, &attention, 0, rows);
+	if (subject->call(data, &whole, run->batch, &error) != HYS_OK)
+		suite_fail(run, "%s", error.message);
+	else if (suite_collect(run, &whole))
+		for (int32_t i = 0; cut[i] < rows; i++) {
+			struct place part = suite_place(run, 0);
+
+			set_range(subject, data, &select, &attention, cut[i], cut[i + 1] - cut[i]);
+			if (subject->call(data, &part, run->batch, &error) != HYS_OK)
+				suite_fail(run, "%s", error.message);
+			else if (suite_collect(run, &part))
+				compare_range(subject, run, &whole, &part, cut[i],
+					      cut[i + 1] - cut[i], rows);
+			place_clear(&part);
+		}
+	place_clear(&whole);
+}
+
+static void test_ranges(void **state)
+{
+	const struct subject *subject = *state;
+	struct suite_run run = {0};
+	union data data;
+	struct suite_want want;
+
+	subject->make(&data, subject);
+	want = subject->want(&data);
+	suite_begin(SUITE_KERNELS, HYS_OP_BIT(subject->op), 0);
+	while (suite_next(&run, &want))
+		for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
+			try_ranges(subject, &data, &run, cuts[i]);
+	suite_end();
+	subject->release(&data);
+	assert_int_equal(suite_failures(), 0);
+}
+
+/* ---- sums in ranges ---- */
+
+static const struct attention_case streamed_backward = {
+	CORE("backward in ranges"), .visible = {DOCUMENTS}, .topk = 30, .window = 9};
+static const struct loss_case streamed_loss = {CORE("loss in ranges"), .visible = {DOCUMENTS},
+					       .topk = 30, .groups = 2};
+
+/* Adds what the call gave to what the next one starts from. */
+static void carry(const struct place *place, const char *name, double *into, int64_t count)
+{
+	double *values = place_values(place, name);
+
+	if (into && values)
+		memcpy(into, values, (size_t)count * sizeof(*into));
+	free(values);
+}
+
+static void stream_backward(struct attention_data *data, const struct suite_run *run,
+			    const struct attention_grads *want)
+{
+	const struct hys_attending *a = &data->problem.attending;
+	const int64_t dk = data->visible.keys * a->kv_heads * a->head_dim;
+	const int64_t dv = data->visible.keys * a->kv_heads * a->value_dim;
+	const double tolerance = attention_tolerance(data, true);
+	struct attention_case about = *data->about;
+	const struct attention_case *whole = data->about;
+	struct attention_grads sum = {.dk = ora_doubles(dk), .dv = ora_doubles(dv)};
+	struct hys_error error;
+
+	about.features |= ATTENTION_RANGE | ATTENTION_ACCUMULATE;
+	data->about = &about;
+	for (int32_t i = 0; cuts[0][i] < data->visible.rows; i++) {
+		struct place place = suite_place(run, 0);
+
+		data->row_first = cuts[0][i];
+		data->row_count = cuts[0][i + 1] - cuts[0][i];
+		if (attention_backward_call(data, &sum, &place, run->batch, &error) != HYS_OK)
+			suite_fail(run, "%s", error.message);
+		else if (suite_collect(run, &place)) {
+			carry(&place, "dk", sum.dk, dk);
+			carry(&place, "dv", sum.dv, dv);
+		}
+		place_clear(&place);
+	}
+	data->about = whole;
+	suite_close(run, "dk in ranges", sum.dk, want->dk, data->visible.keys * a->kv_heads,
+		    a->head_dim, tolerance);
+	suite_close(run, "dv in ranges", sum.dv, want->dv, data->visible.keys * a->kv_heads,
+		    a->value_dim, tolerance);
+}
+
+static void test_backward_in_ranges(void **state)
+{
+	struct suite_run run = {0};
+	struct attention_data data;
+	struct attention_grads want;
+	struct suite_want suite;
+
+	(void)state;
+	attention_make(&data, &streamed_backward);
+	attention_grads_make(&want, &data);
+	suite = attention_want(&data, HYS_OP_ATTENTION_BACKWARD);
+	suite_begin(SUITE_KERNELS, HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD), 0);
+	while (suite_next(&run, &suite))
+		stream_backward(&data, &run, &want);
+	suite_end();
+	attention_grads_free(&want);
+	attention_free(&data);
+	assert_int_equal(suite_failures(), 0);
+}
+
+static void stream_loss(struct loss_data *data, const struct suite_run *run)
+{
+	const int64_t count = data->visible.entries * data->problem.scoring.dim;
+	struct loss_case about = *data->about;
+	const struct loss_case *whole = data->about;
+	struct loss_grads sum = {.d_index_k = ora_doubles(count)};
+	struct hys_error error;
+
+	about.features |= LOSS_RANGE | LOSS_ACCUMULATE;
+	about.divisor = (double)data->oracle.non_empty;
+	data->about = &about;
+	for (int32_t i = 0; cuts[0][i] < data->visible.rows; i++) {
+		struct place place = suite_place(run, 0);
+
+		data->row_first = cuts[0][i];
+		data->row_count = cuts[0][i + 1] - cuts[0][i];
+		if (loss_call(data, &sum, &place, run->batch, &error) != HYS_OK)
+			suite_fail(run, "%s", error.message);
+		else if (suite_collect(run, &place)) {
+			carry(&place, "d_index_k", sum.d_index_k, count);
+			carry(&place, "loss", &sum.loss, 1);
+		}
+		place_clear(&place);
+	}
+	data->about = whole;
+	if (!(fabs(sum.loss - data->want.loss) <= 1e-5 * fabs(data->want.loss) + 1e-6))
+		suite_fail(run, "loss in ranges is %.9g, expected %.9g", sum.loss, data->want.loss);
+	suite_close(run, "d_index_k in ranges", sum.d_index_k, data->want.d_index_k,
+		    data->visible.entries, data->problem.scoring.dim, loss_tolerance(data));
+}
+
+static void test_loss_in_ranges(void **state)
+{
+	struct suite_run run = {0};
+	struct loss_data data;
+	struct suite_want want;
+
+	(void)state;
+	loss_make(&data, &streamed_loss);
+	want = loss_want(&data);
+	suite_begin(SUITE_KERNELS, HYS_OP_BIT(HYS_OP_INDEXER_LOSS), 0);
+	while (suite_next(&run, &want))
+		stream_loss(&data, &run);
+	suite_end();
+	loss_free(&data);
+	assert_int_equal(suite_failures(), 0);
+}
+
+/* ---- all of them ---- */
+
+#define SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
+
+static bool has_ranges(const struct subject *subject)
+{
+	return subject->op != HYS_OP_ATTENTION_BACKWARD && subject->op != HYS_OP_INDEXER_LOSS;
+}
+
+int main(void)
+{
+	struct CMUnitTest tests[2 * SUBJECTS + 2];
+	char names[SUBJECTS][64];
+	size_t count = 0;
+
+	for (size_t i = 0; i < SUBJECTS; i++) {
+		void *subject = (void *)(uintptr_t)&subjects[i];
+
+		tests[count++] = (struct CMUnitTest){.name = subjects[i].name,
+						     .test_func = test_repeats,
+						     .initial_state = subject};
+		if (!has_ranges(&subjects[i]))
+			continue;
+		snprintf(names[i], sizeof(names[i]), "%s, in ranges", subjects[i].name);
+		tests[count++] = (struct CMUnitTest){
+			.name = names[i], .test_func = test_ranges, .initial_state = subject};
+	}
+	tests[count++] = (struct CMUnitTest){.name = "attention backward, in ranges",
+					     .test_func = test_backward_in_ranges};
+	tests[count++] = (struct CMUnitTest){.name = "indexer loss, in ranges",
+					     .test_func = test_loss_in_ranges};
+	return _cmocka_run_group_tests("determinism", tests, count, NULL, NULL);
+}
