@@ -22,11 +22,12 @@ merge(const __global void *o_a, long4 o_a_at, const __global void *o_b, long4 o_
 	long from_b = o_b_at.s0 + row * o_b_at.s1 + head * o_b_at.s2;
 	long to = o_at.s0 + row * o_at.s1 + head * o_at.s2;
 	for (int c = (int)get_local_id(0); c < VALUE_DIM; c += 64) {
-		/* A part without keys may hold anything, NaN included. */
+		/* A part without keys may hold anything, NaN included; a share that is NaN
+		 * counts. */
 		float value = 0.0f;
-		if (share_a > 0.0f)
+		if (share_a != 0.0f)
 			value = share_a * load(o_a, from_a + c, O_TYPE);
-		if (share_b > 0.0f)
+		if (share_b != 0.0f)
 			value = FMA(share_b, load(o_b, from_b + c, O_TYPE), value);
 		store(o, to + c, O_TYPE, value);
 	}

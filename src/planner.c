@@ -147,6 +147,42 @@ static hys_status check_kernels(const char *list, struct hys_error *error)
 	return HYS_OK;
 }
 
+/* Whether some device of the plan has the kernel, for an operation that is planned. */
+static bool kernel_planned(const struct hys_plan *plan, const char *name, size_t length)
+{
+	for (int32_t d = 0; d < plan->device_count; d++) {
+		const struct hys_backend *backend = plan->devices[d]->backend;
+
+		for (int32_t i = 0; i < backend->kernel_count; i++) {
+			const struct hys_kernel *kernel = &backend->kernels[i];
+
+			if ((plan->operations & HYS_OP_BIT(kernel->op)) &&
+			    strlen(kernel->name) == length &&
+			    strncmp(kernel->name, name, length) == 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* What is asked for by name is used or refused, never passed over. */
+static hys_status check_planned(const struct hys_plan *plan, const char *list,
+				struct hys_error *error)
+{
+	for (const char *at = list; at && *at;) {
+		const size_t length = strcspn(at, ",");
+
+		if (!kernel_planned(plan, at, length))
+			return hys_fail(error, HYS_UNSUPPORTED, 0,
+					"options.kernels has \"%.*s\", which no device of the plan "
+					"has for an operation that is planned",
+					(int)hys_min64((int64_t)length, 80), at);
+		at += length;
+		at += *at == ',';
+	}
+	return HYS_OK;
+}
+
 static hys_status read_devices(struct hys_wish *wish, const struct hys_plan_options *options,
 			       struct hys_error *error)
 {
@@ -289,6 +325,7 @@ hys_status hys_plan_make(struct hys_context *context, const struct hys_wish *wis
 	HYS_TRY(check_wish(context, wish, error));
 	HYS_TRY(allocate(context, wish, &made, error));
 	take_over(made, wish);
+	HYS_TRY(check_planned(made, wish->kernels, error));
 	picker.plan = made;
 	picker.problem_hash = hys_problem_hash(&made->problem);
 	HYS_TRY(pick_all(&picker, error));

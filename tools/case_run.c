@@ -288,6 +288,8 @@ static hys_status add_output(const struct tool_case *c, const struct output *out
 	int32_t rank = (int32_t)strlen(output->shape);
 	for (int32_t d = 0; d < rank; d++) {
 		shape[d] = letter_size(output->shape[d], c, run);
+		if (shape[d] > 0 && elements > INT64_MAX / 8 / shape[d])
+			return no_memory(error, INT64_MAX);
 		elements *= shape[d];
 	}
 	hys_dtype dtype = output_dtype(output->type, c, run);

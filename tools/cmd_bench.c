@@ -355,7 +355,8 @@ static bool make_plan(const struct bench *b, struct hys_context *context, int32_
 					  .flags = HYS_PLAN_BUFFERS_ONLY,
 					  .devices = &device,
 					  .device_count = 1,
-					  .rows_max = b->rows > b->keys ? b->rows : b->keys,
+					  /* pooling counts by keys */
+					  .rows_max = op == HYS_OP_POOL ? b->keys : b->rows,
 					  .keys_max = b->keys,
 					  .kernels = b->kernels,
 					  .progress = tool_plan_progress};

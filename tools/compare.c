@@ -156,8 +156,32 @@ static double entry_score(const struct select_view *v, int64_t t, int64_t u, int
 	return total;
 }
 
+/* First entry of the row's document; blocks are counted from there. */
+static int64_t document_start(const struct select_view *v, int64_t t)
+{
+	const struct st_tensor *q = case_tensor(v->c, "cu_seqlens_q");
+	const struct st_tensor *k = case_tensor(v->c, "cu_seqlens_k");
+	int64_t start = 0;
+	if (!q)
+		return 0;
+	const int32_t *rows = q->data, *keys = k ? k->data : q->data;
+	for (int64_t d = 0; d + 1 < q->shape[0] && rows[d + 1] <= t; d++)
+		start += (keys[d + 1] - keys[d]) / v->p->scoring.pool;
+	return start;
+}
+
+/* Whether a pick is one that the problem always keeps: its score is no threshold. */
+static bool is_forced(const struct select_view *v, int64_t t, int64_t start, int64_t pick)
+{
+	const struct hys_choosing *c = &v->p->choosing;
+	int64_t block = v->p->scoring.block, number = (pick - start) / block;
+	int64_t first = (v->begin[t] - start) / block, last = (v->end[t] - 1 - start) / block;
+	return number < first + c->first_blocks || number > last - c->local_blocks;
+}
+
 /* Scores of a row's blocks (of one entry when the problem has none); answers the scale of the row. */
-static double score_row(const struct select_view *v, int64_t t, int64_t u, double *scores)
+static double score_row(const struct select_view *v, int64_t t, int64_t u, int64_t start,
+			double *scores)
 {
 	int64_t block = v->p->scoring.block;
 	double scale = 0;
@@ -165,7 +189,8 @@ static double score_row(const struct select_view *v, int64_t t, int64_t u, doubl
 		scores[i] = -INFINITY;
 	for (int64_t s = v->begin[t]; s < v->end[t]; s++) {
 		double magnitude, score = entry_score(v, t, u, s, &magnitude);
-		scores[s / block * block] = fmax(scores[s / block * block], score);
+		int64_t at = start + (s - start) / block * block;
+		scores[at] = fmax(scores[at], score);
 		scale = fmax(scale, magnitude);
 	}
 	return scale;
@@ -202,9 +227,11 @@ static double compare_picks(const struct select_view *v, int64_t row, const int3
 			return INFINITY;
 	if (memcmp(want, have, (size_t)n * sizeof *want) == 0)
 		return 0;
-	double scale = score_row(v, t, u, scores), kth = INFINITY, worst = 0;
+	int64_t start = document_start(v, t);
+	double scale = score_row(v, t, u, start, scores), kth = INFINITY, worst = 0;
 	for (int64_t i = 0; i < n; i++)
-		kth = fmin(kth, scores[want[i]]);
+		if (!is_forced(v, t, start, want[i]))
+			kth = fmin(kth, scores[want[i]]);
 	for (int64_t i = 0; i < n; i++) {
 		if (!contains(want, n, have[i]))
 			worst = fmax(worst, fabs(scores[have[i]] - kth) / scale);

@@ -120,6 +120,19 @@ static bool parse_offsets(struct st_tensor *tensor, const cJSON *entry, int64_t 
 	return true;
 }
 
+/* The format asks for no alignment; reading elements does. */
+static bool align_data(struct st_tensor *tensor, int32_t element_bytes, char message[ST_MESSAGE])
+{
+	if ((uintptr_t)tensor->data % (uintptr_t)element_bytes == 0)
+		return true;
+	tensor->aligned = malloc((size_t)tensor->bytes + 1);
+	if (!tensor->aligned)
+		return fail(message, "out of memory for %" PRId64 " bytes", tensor->bytes);
+	memcpy(tensor->aligned, tensor->data, (size_t)tensor->bytes);
+	tensor->data = tensor->aligned;
+	return true;
+}
+
 static bool parse_tensor(struct st_file *file, const cJSON *entry, const unsigned char *data,
 			 int64_t data_bytes, char message[ST_MESSAGE])
 {
@@ -134,7 +147,8 @@ static bool parse_tensor(struct st_file *file, const cJSON *entry, const unsigne
 	file->count++;
 	return parse_dtype(tensor, entry, &element_bytes, message) &&
 	       parse_shape(tensor, entry, &elements, message) &&
-	       parse_offsets(tensor, entry, elements * element_bytes, data, data_bytes, message);
+	       parse_offsets(tensor, entry, elements * element_bytes, data, data_bytes, message) &&
+	       align_data(tensor, element_bytes, message);
 }
 
 static bool parse_metadata(struct st_file *file, const cJSON *object, char message[ST_MESSAGE])
@@ -238,8 +252,10 @@ bool st_read(struct st_file *file, const char *path, char message[ST_MESSAGE])
 
 void st_free(struct st_file *file)
 {
-	for (int32_t i = 0; i < file->count; i++)
+	for (int32_t i = 0; i < file->count; i++) {
 		free(file->tensors[i].name);
+		free(file->tensors[i].aligned);
+	}
 	for (int32_t i = 0; i < 2 * file->metadata_count; i++)
 		free(file->metadata[i]);
 	free(file->tensors);

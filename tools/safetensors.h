@@ -20,7 +20,8 @@ struct st_tensor {
 	hys_dtype dtype; /* HYS_DTYPE_DEFAULT for types that the library lacks */
 	int32_t rank;
 	int64_t shape[ST_RANK_MAX];
-	const void *data; /* into the file's bytes, or the writer's caller's */
+	const void *data; /* into the file's bytes or `aligned`, or the writer's caller's */
+	void *aligned;	  /* a copy, where the file holds elements at odd addresses */
 	int64_t bytes;
 };
 

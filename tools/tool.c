@@ -242,9 +242,9 @@ double tool_get(hys_dtype dtype, const void *data, int64_t i)
 	}
 }
 
-/* The sign, exponent and rounded fraction of a small float; ties to even by nearbyint. */
-static uint32_t to_small(double value, int fraction_bits, int bias, int exponent_max,
-			 uint32_t overflow)
+/* Exponent and rounded fraction of a small float's magnitude; ties to even by nearbyint. What is
+ * too large becomes `overflow`, NaN the bits `nan`. */
+static uint32_t to_small(double value, int fraction_bits, int bias, uint32_t overflow, uint32_t nan)
 {
 	int exponent = 0;
 	double magnitude = fabs(value);
@@ -254,9 +254,7 @@ static uint32_t to_small(double value, int fraction_bits, int bias, int exponent
 	exponent = exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
 	double scaled = nearbyint(ldexp(magnitude, fraction_bits - exponent));
 	double units = scaled + ldexp((double)(exponent + bias - 1), fraction_bits);
-	double limit = ldexp((double)exponent_max + 1, fraction_bits);
-	return isnan(value) || units >= limit || units > (double)overflow ? overflow
-									  : (uint32_t)units;
+	return isnan(value) ? nan : units > (double)overflow ? overflow : (uint32_t)units;
 }
 
 void tool_put(hys_dtype dtype, void *data, int64_t i, double value)
@@ -268,14 +266,14 @@ void tool_put(hys_dtype dtype, void *data, int64_t i, double value)
 		break;
 	case HYS_F16:
 		((uint16_t *)data)[i] =
-			(uint16_t)(sign << 15 | to_small(value, 10, 15, 30, 0x7c00));
+			(uint16_t)(sign << 15 | to_small(value, 10, 15, 0x7c00, 0x7e00));
 		break;
 	case HYS_BF16:
 		((uint16_t *)data)[i] =
-			(uint16_t)(sign << 15 | to_small(value, 7, 127, 254, 0x7f80));
+			(uint16_t)(sign << 15 | to_small(value, 7, 127, 0x7f80, 0x7fc0));
 		break;
 	case HYS_F8E4M3:
-		((uint8_t *)data)[i] = (uint8_t)(sign << 7 | to_small(value, 3, 7, 15, 0x7e));
+		((uint8_t *)data)[i] = (uint8_t)(sign << 7 | to_small(value, 3, 7, 0x7e, 0x7f));
 		break;
 	case HYS_I32:
 		((int32_t *)data)[i] = (int32_t)value;
