@@ -115,72 +115,58 @@ cleanup:
 	return status;
 }
 
-/* Every name of options.kernels must be some backend's. */
-static bool kernel_exists(const char *name, size_t length)
+static const struct hys_kernel *find_kernel(const struct hys_backend *backend, const char *name,
+					    size_t length)
 {
+	for (int32_t i = 0; i < backend->kernel_count; i++) {
+		const char *known = backend->kernels[i].name;
+
+		if (strlen(known) == length && strncmp(known, name, length) == 0)
+			return &backend->kernels[i];
+	}
+	return NULL;
+}
+
+/* What is asked for by name must exist, and when its operation is planned some device of the plan
+ * must have it: it is used or refused. Names of other operations may stand in a list that serves
+ * several plans. */
+static hys_status check_name(const struct hys_plan *plan, const char *name, size_t length,
+			     struct hys_error *error)
+{
+	const int shown = (int)hys_min64((int64_t)length, 80);
+	const struct hys_kernel *kernel = NULL;
 	const struct hys_backend *backend;
 
-	for (int32_t b = 0; (backend = hys_backend_at(b)); b++)
-		for (int32_t i = 0; i < backend->kernel_count; i++) {
-			const char *known = backend->kernels[i].name;
-
-			if (strlen(known) == length && strncmp(known, name, length) == 0)
-				return true;
-		}
-	return false;
+	for (int32_t b = 0; !kernel && (backend = hys_backend_at(b)); b++)
+		kernel = find_kernel(backend, name, length);
+	if (!kernel)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"options.kernels has \"%.*s\", which is no kernel's name", shown,
+				name);
+	if (!(plan->operations & HYS_OP_BIT(kernel->op)))
+		return HYS_OK;
+	for (int32_t d = 0; d < plan->device_count; d++)
+		if (find_kernel(plan->devices[d]->backend, name, length))
+			return HYS_OK;
+	return hys_fail(error, HYS_UNSUPPORTED, 0,
+			"options.kernels has \"%.*s\", which no device of the plan has", shown,
+			name);
 }
 
-static hys_status check_kernels(const char *list, struct hys_error *error)
-{
-	const char *at = list;
-
-	while (at && *at) {
-		const size_t length = strcspn(at, ",");
-
-		if (!kernel_exists(at, length))
-			return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
-					"options.kernels has \"%.*s\", which is no kernel's name",
-					(int)hys_min64((int64_t)length, 80), at);
-		at += length;
-		at += *at == ',';
-	}
-	return HYS_OK;
-}
-
-/* Whether some device of the plan has the kernel, for an operation that is planned. */
-static bool kernel_planned(const struct hys_plan *plan, const char *name, size_t length)
-{
-	for (int32_t d = 0; d < plan->device_count; d++) {
-		const struct hys_backend *backend = plan->devices[d]->backend;
-
-		for (int32_t i = 0; i < backend->kernel_count; i++) {
-			const struct hys_kernel *kernel = &backend->kernels[i];
-
-			if ((plan->operations & HYS_OP_BIT(kernel->op)) &&
-			    strlen(kernel->name) == length &&
-			    strncmp(kernel->name, name, length) == 0)
-				return true;
-		}
-	}
-	return false;
-}
-
-/* What is asked for by name is used or refused, never passed over. */
-static hys_status check_planned(const struct hys_plan *plan, const char *list,
+static hys_status check_kernels(const struct hys_plan *plan, const char *list,
 				struct hys_error *error)
 {
+	hys_status status = HYS_OK;
+
 	for (const char *at = list; at && *at;) {
 		const size_t length = strcspn(at, ",");
 
-		if (!kernel_planned(plan, at, length))
-			return hys_fail(error, HYS_UNSUPPORTED, 0,
-					"options.kernels has \"%.*s\", which no device of the plan "
-					"has for an operation that is planned",
-					(int)hys_min64((int64_t)length, 80), at);
+		HYS_TRY(check_name(plan, at, length, error));
 		at += length;
 		at += *at == ',';
 	}
-	return HYS_OK;
+cleanup:
+	return status;
 }
 
 static hys_status read_devices(struct hys_wish *wish, const struct hys_plan_options *options,
@@ -227,7 +213,6 @@ static hys_status read_options(struct hys_wish *wish, const struct hys_problem *
 	wish->progress = options->progress;
 	wish->progress_user = options->progress_user;
 	HYS_TRY(read_devices(wish, options, error));
-	HYS_TRY(check_kernels(options->kernels, error));
 cleanup:
 	return status;
 }
@@ -325,7 +310,7 @@ hys_status hys_plan_make(struct hys_context *context, const struct hys_wish *wis
 	HYS_TRY(check_wish(context, wish, error));
 	HYS_TRY(allocate(context, wish, &made, error));
 	take_over(made, wish);
-	HYS_TRY(check_planned(made, wish->kernels, error));
+	HYS_TRY(check_kernels(made, wish->kernels, error));
 	picker.plan = made;
 	picker.problem_hash = hys_problem_hash(&made->problem);
 	HYS_TRY(pick_all(&picker, error));

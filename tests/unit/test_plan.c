@@ -236,6 +236,10 @@ static void test_forced_kernels(void **state)
 	hys_plan_describe(plan, text, sizeof(text));
 	assert_non_null(strstr(text, "asked for by options.kernels"));
 	hys_plan_destroy(plan);
+	if (hys_backend_named("opencl")) {
+		options.kernels = "merge.ref,select.tile";
+		expect(&problem, &options, HYS_UNSUPPORTED, "select.tile");
+	}
 	options.kernels = "merge.ref,select.ref";
 	plan = make(&problem, &options);
 	assert_string_equal(hys_plan_kernel(plan, HYS_OP_SELECT, 0), "select.ref");
