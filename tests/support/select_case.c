@@ -441,7 +441,7 @@ bool select_judge(const struct select_data *data, const struct select_answer *an
 	       judge_nan_rows(data, answer->nan_rows, message, size);
 }
 
-static void try(const struct select_data *data, const struct suite_run *run, unsigned flags)
+void select_try(const struct select_data *data, const struct suite_run *run, unsigned flags)
 {
 	struct place place = suite_place(run, flags);
 	struct select_answer answer = {0};
@@ -470,6 +470,6 @@ void select_run(void **state)
 	want = select_want(&data);
 	while (suite_next(&run, &want))
 		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
-			try(&data, &run, suite_placements[i]);
+			select_try(&data, &run, suite_placements[i]);
 	select_free(&data);
 }

@@ -78,6 +78,8 @@ void select_answer_free(struct select_answer *answer);
 bool select_judge(const struct select_data *data, const struct select_answer *answer, char *message,
 		  size_t size);
 
+/* Calls, collects, and judges. */
+void select_try(const struct select_data *data, const struct suite_run *run, unsigned flags);
 /* For suite_main: every kernel row of the case's method, every placement. */
 void select_run(void **state);
 
