@@ -237,8 +237,9 @@ judge(const __global int *indices, long4 indices_at, int topk, const __global in
 		mass[mass_at.s0 + row * mass_at.s1 + group] = r.end > r.begin ? captured : 1.0f;
 	if (PRESENT(recall_at))
 		recall[recall_at.s0 + row * recall_at.s1 + group] =
-			recall_of(&r, reference + reference_at.s0 + row * reference_at.s1 +
-					      group * reference_at.s2,
+			recall_of(&r,
+				  reference + reference_at.s0 + row * reference_at.s1 +
+					  group * reference_at.s2,
 				  reference_topk);
 	if (PRESENT(needed_at))
 		needed[needed_at.s0 + row * needed_at.s1 + group] = keys;

@@ -287,6 +287,24 @@ pool_backward(BACKWARD_ARGS, __global void *dx, long4 dx_at, int dx_type, __glob
 	}
 }
 
+/* What the bias of slot `wanted`, channel c, gets from rows item, item + 4, ... */
+static inline float bias_part(const struct pooling *p, const __global int *row_unit, long units,
+			      const __global void *grad_y, long4 grad_y_at, int grad_y_type,
+			      long row_first, long rows, int item, int wanted, int c)
+{
+	float sum = 0.0f;
+	for (long row = row_first + item; row < row_first + rows; row += 4) {
+		float x_part = 0.0f, gate_part = 0.0f;
+		long unit = row_unit[row];
+		int slot = 0;
+		if (unit >= 0 && row - p->unit_row[unit] == wanted)
+			differentiate_row(p, row_unit, units, grad_y, grad_y_at, grad_y_type, row,
+					  c, &slot, &x_part, &gate_part);
+		sum += gate_part;
+	}
+	return sum;
+}
+
 /* The bias of slot i gets what the rows in slot i get: added up by 4 work-items that take
  * every 4th row, in this order always. Work-groups: slots * blocks of 16 channels. */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
@@ -294,25 +312,18 @@ pool_bias_backward(BACKWARD_ARGS, long rows, __global float *dbias, long4 dbias_
 {
 	__local float sums[64];
 	struct pooling p = POOLING;
-	int blocks = (width + 15) / 16;
-	int wanted = (int)get_group_id(0) / blocks, item = (int)get_local_id(0);
+	int blocks = (width + 15) / 16, item = (int)get_local_id(0);
+	int wanted = (int)get_group_id(0) / blocks;
 	int c = (int)get_group_id(0) % blocks * 16 + item % 16;
 	float sum = 0.0f;
-	for (long row = item / 16; row < (c < width ? rows : 0); row += 4) {
-		float x_part = 0.0f, gate_part = 0.0f;
-		long unit = row_unit[row_unit_at + row_first + row];
-		int slot = 0;
-		if (unit < 0 || row_first + row - p.unit_row[unit] != wanted)
-			continue;
-		differentiate_row(&p, row_unit + row_unit_at, units, grad_y, grad_y_at, grad_y_type,
-				  row_first + row, c, &slot, &x_part, &gate_part);
-		sum += gate_part;
-	}
+	if (c < width)
+		sum = bias_part(&p, row_unit + row_unit_at, units, grad_y, grad_y_at, grad_y_type,
+				row_first, rows, item / 16, wanted, c);
 	sums[item] = sum;
 	barrier(CLK_LOCAL_MEM_FENCE);
-	if (item >= 16 || c >= width)
-		return;
-	sum = sums[item] + sums[item + 16] + sums[item + 32] + sums[item + 48];
-	long at = dbias_at.s0 + wanted * dbias_at.s1 + c;
-	dbias[at] = accumulate ? dbias[at] + sum : sum;
+	if (item < 16 && c < width) {
+		long at = dbias_at.s0 + wanted * dbias_at.s1 + c;
+		sum = sums[item] + sums[item + 16] + sums[item + 32] + sums[item + 48];
+		dbias[at] = accumulate ? dbias[at] + sum : sum;
+	}
 }
