@@ -49,10 +49,10 @@ __kernel void prepare(const __global void *o, long4 o_at, const __global void *g
 		const float whole = seen ? log_add_exp(own_lse, own_sink) : INFINITY;
 		float common = 0.0f;
 		if (seen)
-			common = common_part(
-				o, o_at.s0 + row * o_at.s1 + head * o_at.s2, grad_o,
-				grad_o_at.s0 + row * grad_o_at.s1 + head * grad_o_at.s2, type,
-				channels);
+			common =
+				common_part(o, o_at.s0 + row * o_at.s1 + head * o_at.s2, grad_o,
+					    grad_o_at.s0 + row * grad_o_at.s1 + head * grad_o_at.s2,
+					    type, channels);
 		WORK(float, at.whole)[place] = whole;
 		WORK(float, at.common)[place] = common;
 		WORK(float, at.sink)[place] = seen ? exp(own_sink - whole) * common : 0.0f;
@@ -100,8 +100,7 @@ finish_rows(__global void *dq, long4 dq_at, int type, int channels, int width, i
 	const __global float *from = WORK(float, at.sums) + cell_vectors(&tile, cell, width) +
 				     (long)(head % tile.bundle) * width;
 	const long to = dq_at.s0 + row * dq_at.s1 + head * dq_at.s2;
-	const bool seen =
-		lse[lse_at.s0 + row * lse_at.s1 + head * lse_at.s2] != NEGATIVE_INFINITY;
+	const bool seen = lse[lse_at.s0 + row * lse_at.s1 + head * lse_at.s2] != NEGATIVE_INFINITY;
 	for (int c = (int)get_local_id(0); c < channels; c += 64) {
 		const float before = accumulate ? load(dq, to + c, type) : 0.0f;
 		store(dq, to + c, type, before + (seen ? from[c] : 0.0f));

@@ -16,8 +16,8 @@ struct running {
 
 /* Turns dot products into shares. Work-item: (cell, LANES heads). */
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
-softmax(int start, struct logit logit, __global uchar *work, struct operands at,
-	struct running run, struct tile tile)
+softmax(int start, struct logit logit, __global uchar *work, struct operands at, struct running run,
+	struct tile tile)
 {
 	const int vectors = tile.pitch / LANES;
 	const int item = (int)get_global_id(0);
@@ -25,8 +25,7 @@ softmax(int start, struct logit logit, __global uchar *work, struct operands at,
 	if (cell < tile.rows * tile.bundles) {
 		const int count = WORK(int, at.count)[list_of(&tile, cell)];
 		const long place = (long)cell * tile.pitch + h;
-		__global float *weights =
-			WORK(float, at.weights) + cell_weights(&tile, cell) + h;
+		__global float *weights = WORK(float, at.weights) + cell_weights(&tile, cell) + h;
 		__global float *most_at = WORK(float, run.most) + place;
 		__global float *sum_at = WORK(float, run.sum) + place;
 		const heads_t before = start ? (heads_t)(NEGATIVE_INFINITY) : LOAD_HEADS(most_at);

@@ -94,10 +94,10 @@ entry_scores(struct scoring scoring, __global uchar *work, struct operands from,
 	for (int p = first; p < count; p += LOCAL) {
 		heads_t sum = 0.0f;
 		for (int h = 0; h < tile.pitch; h += LANES)
-			sum = FMA(LOAD_HEADS(w + h),
-				  activate(&scoring,
-					   LOAD_HEADS(weights + (long)p * tile.pitch + h)),
-				  sum);
+			sum = FMA(
+				LOAD_HEADS(w + h),
+				activate(&scoring, LOAD_HEADS(weights + (long)p * tile.pitch + h)),
+				sum);
 		part[p] = sum_heads(sum);
 	}
 }
@@ -153,9 +153,9 @@ take_units(const __global float *given, long4 given_at, long to, struct row_map 
 	const long row = row_of(&map, id / tile.groups);
 	if (i < WORK(struct unit_set, sets_at.sets)[id].units) {
 		const int slot = WORK(int, sets_at.slots)[(long)id * topk + i];
-		WORK(float, to)
-		[(long)id * at.most + i] = given[given_at.s0 + row * given_at.s1 +
-						 id % tile.groups * given_at.s2 + slot];
+		__global float *taken = WORK(float, to) + (long)id * at.most;
+		taken[i] = given[given_at.s0 + row * given_at.s1 + id % tile.groups * given_at.s2 +
+				 slot];
 	}
 }
 
@@ -192,10 +192,9 @@ normalise(int start, struct logit logit, __global uchar *work, struct operands f
 		for (int p0 = 0; p0 < count; p0 += SUM_BLOCK) {
 			heads_t part = 0.0f;
 			for (int p = p0; p < min(count, p0 + SUM_BLOCK); p++)
-				part += share_of(
-					logit_of(&logit,
-						 LOAD_HEADS(weights + (long)p * tile.pitch)),
-					most);
+				part += share_of(logit_of(&logit, LOAD_HEADS(weights +
+									     (long)p * tile.pitch)),
+						 most);
 			sum += part;
 		}
 		STORE_HEADS(most, WORK(float, at.most) + place);
@@ -241,8 +240,7 @@ key_shares(struct logit logit, __global uchar *work, struct operands from, struc
 			const __global float *dots = WORK(float, from.weights) +
 						     cell_weights(&tile, cell) +
 						     (long)p * tile.pitch;
-			const __global float *whole =
-				WORK(float, totals.whole) + cell * tile.pitch;
+			const __global float *whole = WORK(float, totals.whole) + cell * tile.pitch;
 			for (int h = 0; h < tile.pitch; h += LANES)
 				sum += exp(logit_of(&logit, LOAD_HEADS(dots + h)) -
 					   LOAD_HEADS(whole + h));
@@ -273,9 +271,8 @@ unit_shares(long first, struct rules rules, __global uchar *work, struct set_reg
 
 /* Work-group: (row, group). */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
-store_teacher(__global float *out, long4 out_at, struct row_map map, int topk,
-	      __global uchar *work, struct set_regions sets_at, struct loss_regions at,
-	      struct tile tile)
+store_teacher(__global float *out, long4 out_at, struct row_map map, int topk, __global uchar *work,
+	      struct set_regions sets_at, struct loss_regions at, struct tile tile)
 {
 	const int id = (int)get_group_id(0), lane = (int)get_local_id(0);
 	const int units = WORK(struct unit_set, sets_at.sets)[id].units;
@@ -379,10 +376,8 @@ spread(int start, long first, struct scoring scoring, __global uchar *work, stru
 	if (cell < tile.rows * tile.bundles) {
 		const int count = WORK(int, from.count)[cell];
 		const long place = (long)cell * tile.pitch + h;
-		const __global float *slopes =
-			WORK(float, at.score) + (long)cell * at.most + first;
-		__global float *weights =
-			WORK(float, from.weights) + cell_weights(&tile, cell) + h;
+		const __global float *slopes = WORK(float, at.score) + (long)cell * at.most + first;
+		__global float *weights = WORK(float, from.weights) + cell_weights(&tile, cell) + h;
 		const heads_t w = LOAD_HEADS(WORK(float, at.w) + place);
 		heads_t sum = start ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, at.dw) + place);
 		for (int p0 = 0; p0 < count; p0 += SUM_BLOCK) {
@@ -391,9 +386,9 @@ spread(int start, long first, struct scoring scoring, __global uchar *work, stru
 				__global float *weight = weights + (long)p * tile.pitch;
 				const heads_t z = scoring.scale * LOAD_HEADS(weight);
 				const heads_t slope = slopes[p];
-				const heads_t passes =
-					scoring.relu ? (z > 0.0f ? (heads_t)(1.0f) : (heads_t)(0.0f))
-						     : (heads_t)(1.0f);
+				const heads_t passes = scoring.relu ? (z > 0.0f ? (heads_t)(1.0f)
+										: (heads_t)(0.0f))
+								    : (heads_t)(1.0f);
 				part = FMA(slope, activate(&scoring, LOAD_HEADS(weight)), part);
 				STORE_HEADS(passes * slope * w * scoring.scale, weight);
 			}
@@ -405,9 +400,9 @@ spread(int start, long first, struct scoring scoring, __global uchar *work, stru
 
 /* d_index_q and d_index_w, each optional. Work-group: one index head of a row. */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
-finish_rows(__global void *dq, long4 dq_at, int type, int channels, int width,
-	    __global float *dw, long4 dw_at, int accumulate, struct row_map map,
-	    __global uchar *work, struct operands from, struct loss_regions at, struct tile tile)
+finish_rows(__global void *dq, long4 dq_at, int type, int channels, int width, __global float *dw,
+	    long4 dw_at, int accumulate, struct row_map map, __global uchar *work,
+	    struct operands from, struct loss_regions at, struct tile tile)
 {
 	const int head = (int)get_group_id(0) % tile.heads;
 	const int r = (int)get_group_id(0) / tile.heads;
@@ -418,8 +413,7 @@ finish_rows(__global void *dq, long4 dq_at, int type, int channels, int width,
 		WORK(float, from.sums) + cell_vectors(&tile, cell, width) + (long)h * width;
 	const long to = dq_at.s0 + row * dq_at.s1 + head * dq_at.s2;
 	for (int c = (int)get_local_id(0); PRESENT(dq_at) && c < channels; c += 64)
-		store(dq, to + c, type,
-		      accumulate ? load(dq, to + c, type) + sums[c] : sums[c]);
+		store(dq, to + c, type, accumulate ? load(dq, to + c, type) + sums[c] : sums[c]);
 	if (PRESENT(dw_at) && get_local_id(0) == 0) {
 		const long own = dw_at.s0 + row * dw_at.s1 + head * dw_at.s2;
 		const float before = accumulate ? dw[own] : 0.0f;
