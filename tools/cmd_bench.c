@@ -347,6 +347,12 @@ static hys_op planned_op(const struct bench *b, hys_op op)
 		       : HYS_OP_SELECT;
 }
 
+/* Rows of one call: pooling counts those that it makes. */
+static int64_t call_rows(const struct bench *b, hys_op op)
+{
+	return op == HYS_OP_POOL ? b->keys / b->problem.scoring.pool : b->rows;
+}
+
 static bool make_plan(const struct bench *b, struct hys_context *context, int32_t device, hys_op op,
 		      struct hys_plan **plan, struct hys_error *error)
 {
@@ -355,8 +361,7 @@ static bool make_plan(const struct bench *b, struct hys_context *context, int32_
 					  .flags = HYS_PLAN_BUFFERS_ONLY,
 					  .devices = &device,
 					  .device_count = 1,
-					  /* pooling counts by keys */
-					  .rows_max = op == HYS_OP_POOL ? b->keys : b->rows,
+					  .rows_max = call_rows(b, op),
 					  .keys_max = b->keys,
 					  .kernels = b->kernels,
 					  .progress = tool_plan_progress};
@@ -373,8 +378,8 @@ static bool measure(const struct bench *b, hys_op op, struct hys_plan *plan,
 	if (hys_context_measure(data->context, data->device, &result->peak, &data->error) !=
 		    HYS_OK ||
 	    hys_plan_cost(plan, planned_op(b, op), batch, &result->cost, &data->error) != HYS_OK ||
-	    hys_plan_workspace(plan, planned_op(b, op), b->rows, 0, &workspace, &data->error) !=
-		    HYS_OK ||
+	    hys_plan_workspace(plan, planned_op(b, op), call_rows(b, op), 0, &workspace,
+			       &data->error) != HYS_OK ||
 	    !bench_operands(data, b, op, batch, &args) ||
 	    !time_op(b, op, data, batch, &args, &result->timing))
 		return false;
