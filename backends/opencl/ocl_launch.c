@@ -1,4 +1,5 @@
 /* ocl_launch.c - kernel arguments and launches. */
+#include <stdio.h>
 #include <string.h>
 
 #include "ocl_internal.h"
@@ -86,12 +87,13 @@ void hys_ocl_arg_region(struct hys_ocl_args *args, const struct hys_region *regi
 hys_status hys_ocl_launch(struct hys_ocl_args *args, int32_t dims, const int64_t *groups,
 			  const int64_t *local, struct hys_error *error)
 {
-	if (args->failed != CL_SUCCESS)
-		return hys_fail(error, HYS_INTERNAL, args->failed,
-				"clSetKernelArg: %s (%d) at argument %u of kernel %s",
-				hys_ocl_error_name(args->failed), (int)args->failed,
-				args->failed_at, args->name);
 	size_t global_size[3], local_size[3];
+	if (args->failed != CL_SUCCESS) {
+		char call[96];
+		snprintf(call, sizeof(call), "clSetKernelArg of argument %u of %s",
+			 args->failed_at, args->name);
+		return hys_ocl_check(error, args->failed, call);
+	}
 	for (int32_t d = 0; d < dims; d++) {
 		if (groups[d] == 0)
 			return HYS_OK;
