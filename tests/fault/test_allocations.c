@@ -38,7 +38,7 @@ static void prepare(struct hys_context_options *options)
 	failing_allocator_use(&allocator, options);
 }
 
-static const struct fault fault = {arm, fired, live, may_answer, prepare, false};
+static const struct fault fault = {arm, fired, live, may_answer, prepare, false, NULL};
 
 /* One test per device: its name is the state. */
 static void test_context(void **state)

@@ -230,16 +230,20 @@ static void end(struct life *life, long held)
 
 static void judge(const struct life *life, long number, hys_status status, long held)
 {
-	if (life->fault->live() != held)
-		fail_msg("call %ld failing: %ld things are held, before %ld (%s)", number,
-			 life->fault->live(), held, hys_status_name(status));
+	const struct fault *fault = life->fault;
+	const char *call = fault->name && fault->fired() ? fault->name() : "call";
+
+	if (fault->live() != held)
+		fail_msg("%s %ld failing: %ld things are held, before %ld (%s)", call, number,
+			 fault->live(), held, hys_status_name(status));
 	if (status == HYS_OK)
 		return;
-	if (!life->fault->may_answer(status))
-		fail_msg("call %ld failing: %s: %s", number, hys_status_name(status),
+	if (!fault->may_answer(status))
+		fail_msg("%s %ld failing: %s: %s", call, number, hys_status_name(status),
 			 life->error.message);
 	if (life->error.status != status || life->error.message[0] == '\0')
-		fail_msg("call %ld failing: %s without a message", number, hys_status_name(status));
+		fail_msg("%s %ld failing: %s without a message", call, number,
+			 hys_status_name(status));
 }
 
 /* Answers how many calls could fail. */
@@ -257,8 +261,8 @@ static long break_each(struct life *life, life_part *part)
 		fault->arm(++number);
 		status = part(life);
 		fired = fault->fired();
-		fault->arm(0);
 		judge(life, number, status, held);
+		fault->arm(0);
 		if (!fired)
 			must(life, status);
 	}
@@ -311,7 +315,7 @@ static void break_operation(struct life *life, hys_op op)
 	call_case_make(&life->call, life->batch, op);
 	must(life, whole_operation(life));
 	right = call_case_hash(&life->call);
-	if (break_each(life, whole_operation) > 0 && !life->fault->operations_allocate)
+	if (break_each(life, whole_operation) > 0 && !life->fault->operations_too)
 		fail_msg("%s allocates", hys_op_name(op));
 	/* What failed before leaves no trace. */
 	must(life, whole_operation(life));
@@ -345,7 +349,7 @@ void fault_copies(const struct fault *fault, const char *devices)
 	must(&life, make_plan(&life));
 	must(&life, open_exec(&life));
 	must(&life, whole_copies(&life));
-	if (break_each(&life, whole_copies) > 0 && !fault->operations_allocate)
+	if (break_each(&life, whole_copies) > 0 && !fault->operations_too)
 		fail_msg("copies allocate");
 	must(&life, whole_copies(&life));
 	end(&life, held);

@@ -17,7 +17,9 @@ struct fault {
 	bool (*may_answer)(hys_status status);
 	/* Sets hooks; NULL = none. */
 	void (*prepare)(struct hys_context_options *options);
-	bool operations_allocate; /* else they must not meet what fails at all */
+	bool operations_too; /* else they must not meet what fails at all */
+	/* Name of what failed last; NULL = calls have none. */
+	const char *(*name)(void);
 };
 
 /* `devices` as in the options of a context. Each is one cmocka test's body. */
