@@ -157,16 +157,19 @@ INLINE float mass_from(const struct row *r, uint least, int *count, __local floa
  * not negative, so that their bits are ordered as they are. */
 INLINE int keys_needed(const struct row *r, float target, __local float *scratch)
 {
-	int count = 0;
+	int count = 0, all = 0;
 	uint least = 0;
 	if (!(mass_from(r, 0, &count, scratch) >= target))
 		return r->end - r->begin;
 	for (uint bit = 0x40000000u; bit > 0; bit >>= 1)
 		if (mass_from(r, least | bit, &count, scratch) >= target)
 			least |= bit;
+	mass_from(r, least, &all, scratch);
 	float above = mass_from(r, least + 1, &count, scratch);
-	float each = as_float(least);
-	return count + max(1, (int)ceil((target - above) / each));
+	/* Of those that have the least mass; sums are rounded, so that it may seem to take more
+	 * than there are. */
+	float equal = ceil((target - above) / as_float(least));
+	return count + (int)clamp(equal, 1.0f, (float)(all - count));
 }
 
 /* A walk over the slots that count, by the rule of indexed_mass. */

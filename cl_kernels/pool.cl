@@ -174,12 +174,32 @@ pool_bounds(POOLING_ARGS, long unit_first, __global void *y, long4 y_at, int y_t
 		highest[highest_at.s0 + unit * highest_at.s1 + c] = high;
 }
 
+/* What a number of another type has become when it is read again. */
+static inline float stored(float value, int type)
+{
+	ushort bits = 0;
+	if (type == TYPE_BF16)
+		return load_bf16(round_bf16(value));
+	if (type != TYPE_F16)
+		return value;
+	vstore_half_rte(value, 0, (half *)&bits);
+	return vload_half(0, (const half *)&bits);
+}
+
+/* Root of a sum of squares of `channels` numbers, rounded up: an upper bound. */
+static inline float bound_of(float sum, int channels)
+{
+	float steps = (float)(channels / 64 + 16);
+	return sqrt(sum) * (1.0f + steps * 0x1p-23f);
+}
+
 #define ROWS 8
 
-/* Largest norm and largest distance from the mean. Work-groups: units. Means are worked
- * out again for every ROWS rows: there is no room to keep them. */
+/* Largest norm and largest distance from y as it is stored, or from the mean without y.
+ * Work-groups: units. Means are worked out again for every ROWS rows: there is no room to
+ * keep them. */
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
-pool_norms(POOLING_ARGS, long unit_first, __global float *norm, long4 norm_at,
+pool_norms(POOLING_ARGS, long unit_first, int y_type, __global float *norm, long4 norm_at,
 	   __global float *radius, long4 radius_at)
 {
 	__local float scratch[64];
@@ -192,7 +212,7 @@ pool_norms(POOLING_ARGS, long unit_first, __global float *norm, long4 norm_at,
 		for (int i = 0; i < ROWS; i++)
 			squares[i] = distances[i] = 0.0f;
 		for (int c = (int)get_local_id(0); c < channels; c += 64) {
-			float mean = pooled(&p, &s, c, 0.0f, 0.0f);
+			float mean = stored(pooled(&p, &s, c, 0.0f, 0.0f), y_type);
 			for (int i = 0; i < ROWS && first + i < size; i++) {
 				float value = x_of(&p, s.begin + first + i, c);
 				squares[i] = FMA(value, value, squares[i]);
@@ -205,9 +225,9 @@ pool_norms(POOLING_ARGS, long unit_first, __global float *norm, long4 norm_at,
 		}
 	}
 	if (get_local_id(0) == 0 && PRESENT(norm_at))
-		norm[norm_at.s0 + unit * norm_at.s1] = sqrt(largest);
+		norm[norm_at.s0 + unit * norm_at.s1] = bound_of(largest, channels);
 	if (get_local_id(0) == 0 && PRESENT(radius_at))
-		radius[radius_at.s0 + unit * radius_at.s1] = sqrt(farthest);
+		radius[radius_at.s0 + unit * radius_at.s1] = bound_of(farthest, channels);
 }
 
 /* ---- backward ---- */

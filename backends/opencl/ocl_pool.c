@@ -76,6 +76,7 @@ static hys_status pool_bounds(struct hys_stream *stream, void *instance, const s
 	args = hys_ocl_begin(stream, instance, POOL_NORMS);
 	pooling_args(&args, p);
 	hys_ocl_arg_i64(&args, p->call->row_first);
+	hys_ocl_arg_i32(&args, pool->y.dtype);
 	hys_ocl_arg_tensor(&args, &pool->norm);
 	hys_ocl_arg_tensor(&args, &pool->radius);
 	return launch(&args, p->call->size.rows, 1, 1, error);
