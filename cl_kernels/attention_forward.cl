@@ -12,45 +12,28 @@ struct running {
 	long factor; /* what the sums so far are to be multiplied by */
 };
 
-#define SUM_BLOCK 64 /* shares summed before they join the total: keeps rounding small */
-
-/* Turns dot products into shares. Work-item: (cell, LANES heads). */
+/* Turns dot products into shares. Work-group: heads_item_of. */
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
 softmax(int start, struct logit logit, __global uchar *work, struct operands at, struct running run,
 	struct tile tile)
 {
-	const int vectors = tile.pitch / LANES;
-	const int item = (int)get_global_id(0);
-	const int cell = item / vectors, h = item % vectors * LANES;
-	if (cell < tile.rows * tile.bundles) {
-		const int count = WORK(int, at.count)[list_of(&tile, cell)];
-		const long place = (long)cell * tile.pitch + h;
-		__global float *weights = WORK(float, at.weights) + cell_weights(&tile, cell) + h;
-		__global float *most_at = WORK(float, run.most) + place;
-		__global float *sum_at = WORK(float, run.sum) + place;
-		const heads_t before = start ? (heads_t)(NEGATIVE_INFINITY) : LOAD_HEADS(most_at);
-		heads_t most = before, sum = 0.0f, factor;
-		for (int p = 0; p < count; p++) {
-			__global float *weight = weights + (long)p * tile.pitch;
-			const heads_t l = logit_of(&logit, LOAD_HEADS(weight));
-			STORE_HEADS(l, weight);
-			most = fmax(most, l);
-		}
-		factor = share_of(before, most);
-		if (!start)
-			sum = LOAD_HEADS(sum_at) * factor;
-		for (int p0 = 0; p0 < count; p0 += SUM_BLOCK) {
-			heads_t part = 0.0f;
-			for (int p = p0; p < min(count, p0 + SUM_BLOCK); p++) {
-				__global float *weight = weights + (long)p * tile.pitch;
-				const heads_t share = share_of(LOAD_HEADS(weight), most);
-				STORE_HEADS(share, weight);
-				part += share;
-			}
-			sum += part;
-		}
-		STORE_HEADS(most, most_at);
-		STORE_HEADS(sum, sum_at);
+	SLICE_PARTS;
+	const struct heads_item item = heads_item_of(&tile);
+	const int count = item.real ? WORK(int, at.count)[list_of(&tile, item.cell)] : 0;
+	const long place = (long)item.cell * tile.pitch + (item.real ? item.h : 0);
+	__global float *weights = WORK(float, at.weights) + cell_weights(&tile, item.cell) + item.h;
+	const heads_t before =
+		start ? (heads_t)(NEGATIVE_INFINITY) : LOAD_HEADS(WORK(float, run.most) + place);
+	const heads_t sum_before =
+		start ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, run.sum) + place);
+	heads_t most = largest_logit(&logit, weights, tile.pitch, count, item.slice, true), sum;
+	most = fmax(before, LARGEST_OF_SLICES(most));
+	sum = sum_shares(&logit, weights, tile.pitch, count, item.slice, true, most);
+	sum = SUM_OF_SLICES(sum);
+	if (item.real && item.slice == 0) {
+		const heads_t factor = share_of(before, most);
+		STORE_HEADS(most, WORK(float, run.most) + place);
+		STORE_HEADS(sum_before * factor + sum, WORK(float, run.sum) + place);
 		STORE_HEADS(factor, WORK(float, run.factor) + place);
 	}
 }

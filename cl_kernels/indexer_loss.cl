@@ -167,38 +167,28 @@ struct totals {
 	long whole; /* log of the denominator of a head's shares, +inf: it shares nothing */
 };
 
-#define SUM_BLOCK 64
-
-/* Adds the chunk to each head's softmax over the set. Work-item: (cell, LANES heads). */
+/* Adds the chunk to each head's softmax over the set. Work-group: heads_item_of. */
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
 normalise(int start, struct logit logit, __global uchar *work, struct operands from,
 	  struct totals at, struct tile tile)
 {
-	const int vectors = tile.pitch / LANES, item = (int)get_global_id(0);
-	const int cell = item / vectors, h = item % vectors * LANES;
-	if (cell < tile.rows * tile.bundles) {
-		const int count = WORK(int, from.count)[list_of(&tile, cell)];
-		const long place = (long)cell * tile.pitch + h;
-		const __global float *weights =
-			WORK(float, from.weights) + cell_weights(&tile, cell) + h;
-		const heads_t before = start ? (heads_t)(NEGATIVE_INFINITY)
-					     : LOAD_HEADS(WORK(float, at.most) + place);
-		heads_t most = before, sum = 0.0f;
-		for (int p = 0; p < count; p++)
-			most = fmax(most,
-				    logit_of(&logit, LOAD_HEADS(weights + (long)p * tile.pitch)));
-		if (!start)
-			sum = LOAD_HEADS(WORK(float, at.sum) + place) * share_of(before, most);
-		for (int p0 = 0; p0 < count; p0 += SUM_BLOCK) {
-			heads_t part = 0.0f;
-			for (int p = p0; p < min(count, p0 + SUM_BLOCK); p++)
-				part += share_of(logit_of(&logit, LOAD_HEADS(weights +
-									     (long)p * tile.pitch)),
-						 most);
-			sum += part;
-		}
+	SLICE_PARTS;
+	const struct heads_item item = heads_item_of(&tile);
+	const int count = item.real ? WORK(int, from.count)[list_of(&tile, item.cell)] : 0;
+	const long place = (long)item.cell * tile.pitch + (item.real ? item.h : 0);
+	__global float *weights =
+		WORK(float, from.weights) + cell_weights(&tile, item.cell) + item.h;
+	const heads_t before =
+		start ? (heads_t)(NEGATIVE_INFINITY) : LOAD_HEADS(WORK(float, at.most) + place);
+	const heads_t sum_before =
+		start ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, at.sum) + place);
+	heads_t most = largest_logit(&logit, weights, tile.pitch, count, item.slice, false), sum;
+	most = fmax(before, LARGEST_OF_SLICES(most));
+	sum = sum_shares(&logit, weights, tile.pitch, count, item.slice, false, most);
+	sum = SUM_OF_SLICES(sum);
+	if (item.real && item.slice == 0) {
 		STORE_HEADS(most, WORK(float, at.most) + place);
-		STORE_HEADS(sum, WORK(float, at.sum) + place);
+		STORE_HEADS(sum_before * share_of(before, most) + sum, WORK(float, at.sum) + place);
 	}
 }
 
@@ -365,37 +355,38 @@ __kernel void store_loss(__global float *loss, long4 loss_at, int accumulate, __
 
 /* ---- gradients ---- */
 
-/* Dot products become what flows into them, and d_index_w grows. Work-item: (row and
- * group, LANES heads). */
+/* Dot products become what flows into them, and d_index_w grows. Work-group:
+ * heads_item_of. */
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void
 spread(int start, long first, struct scoring scoring, __global uchar *work, struct operands from,
        struct loss_regions at, struct tile tile)
 {
-	const int vectors = tile.pitch / LANES, item = (int)get_global_id(0);
-	const int cell = item / vectors, h = item % vectors * LANES;
-	if (cell < tile.rows * tile.bundles) {
-		const int count = WORK(int, from.count)[cell];
-		const long place = (long)cell * tile.pitch + h;
-		const __global float *slopes = WORK(float, at.score) + (long)cell * at.most + first;
-		__global float *weights = WORK(float, from.weights) + cell_weights(&tile, cell) + h;
-		const heads_t w = LOAD_HEADS(WORK(float, at.w) + place);
-		heads_t sum = start ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, at.dw) + place);
-		for (int p0 = 0; p0 < count; p0 += SUM_BLOCK) {
-			heads_t part = 0.0f;
-			for (int p = p0; p < min(count, p0 + SUM_BLOCK); p++) {
-				__global float *weight = weights + (long)p * tile.pitch;
-				const heads_t z = scoring.scale * LOAD_HEADS(weight);
-				const heads_t slope = slopes[p];
-				const heads_t passes = scoring.relu ? (z > 0.0f ? (heads_t)(1.0f)
-										: (heads_t)(0.0f))
-								    : (heads_t)(1.0f);
-				part = FMA(slope, activate(&scoring, LOAD_HEADS(weight)), part);
-				STORE_HEADS(passes * slope * w * scoring.scale, weight);
-			}
-			sum += part;
+	SLICE_PARTS;
+	const struct heads_item item = heads_item_of(&tile);
+	const int count = item.real ? WORK(int, from.count)[item.cell] : 0;
+	const long place = (long)item.cell * tile.pitch + (item.real ? item.h : 0);
+	const __global float *slopes = WORK(float, at.score) + (long)item.cell * at.most + first;
+	__global float *weights =
+		WORK(float, from.weights) + cell_weights(&tile, item.cell) + item.h;
+	const heads_t w = LOAD_HEADS(WORK(float, at.w) + place) * scoring.scale;
+	const heads_t before = start ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, at.dw) + place);
+	heads_t sum = 0.0f;
+	for (int p0 = item.slice; p0 < count; p0 += SUM_BLOCK * SLICES) {
+		heads_t part = 0.0f;
+		for (int p = p0; p < min(count, p0 + SUM_BLOCK * SLICES); p += SLICES) {
+			__global float *weight = weights + (long)p * tile.pitch;
+			const heads_t dot_product = LOAD_HEADS(weight);
+			const heads_t slope = slopes[p], none = 0.0f;
+			const heads_t z = scoring.scale * dot_product;
+			part = FMA(slope, activate(&scoring, dot_product), part);
+			STORE_HEADS(scoring.relu ? (z > 0.0f ? slope * w : none) : slope * w,
+				    weight);
 		}
-		STORE_HEADS(sum, WORK(float, at.dw) + place);
+		sum += part;
 	}
+	sum = SUM_OF_SLICES(sum);
+	if (item.real && item.slice == 0)
+		STORE_HEADS(before + sum, WORK(float, at.dw) + place);
 }
 
 /* d_index_q and d_index_w, each optional. Work-group: one index head of a row. */

@@ -66,11 +66,8 @@ static hys_status softmax(const struct forward *forward, bool start)
 {
 	const struct hys_ocl_attention *attention = &forward->attention;
 	const struct hys_ocl_tile *tile = &attention->reach.tile;
-	const bool vectors = attention->job.variant == HYS_OCL_CPU_VECTORS;
-	const int64_t items = (int64_t)tile->rows * tile->bundles * tile->pitch;
-	const int64_t local[1] = {vectors ? 1 : LOCAL};
-	const int64_t groups[1] = {
-		hys_ocl_divide_up(items, vectors ? attention->reach.blocks.lanes : LOCAL)};
+	const int64_t groups[1] = {hys_ocl_head_groups(&attention->job, tile)};
+	const int64_t local[1] = {hys_ocl_local(&attention->job)};
 	struct hys_ocl_args args =
 		hys_ocl_begin_named(attention->job.stream, attention->job.instance, "softmax");
 	hys_ocl_arg_i32(&args, start);

@@ -147,7 +147,7 @@ static hys_status differentiate(const struct backward *backward, int64_t positio
 	const int64_t most = hys_min64(positions, tile->capacity);
 	const int64_t groups[2] = {(int64_t)tile->rows * tile->bundles,
 				   hys_ocl_divide_up(most, DIFFERENTIATE)};
-	const int64_t local[2] = {attention->job.variant == HYS_OCL_CPU_VECTORS ? 1 : LOCAL, 1};
+	const int64_t local[2] = {hys_ocl_local(&attention->job), 1};
 	struct hys_ocl_args args = begin(backward, "differentiate");
 	hys_ocl_arg(&args, &attention->reach.logit, sizeof(attention->reach.logit));
 	hys_ocl_arg_work(&args, &attention->job);

@@ -16,12 +16,6 @@ static hys_status launch(const struct ocl_loss *loss, struct hys_ocl_args *args,
 	return hys_ocl_launch(args, 2, groups, local, loss->job.error);
 }
 
-/* Work-items of the kernels that come in variants. */
-static int64_t items_of(const struct ocl_loss *loss)
-{
-	return loss->job.variant == HYS_OCL_CPU_VECTORS ? 1 : LOCAL;
-}
-
 static void arg_sets(struct hys_ocl_args *args, const struct ocl_loss *loss)
 {
 	hys_ocl_arg(args, &loss->layout.sets, sizeof(loss->layout.sets));
@@ -168,7 +162,7 @@ static hys_status entry_scores(const struct ocl_loss *loss, int64_t positions)
 	arg_regions(&args, loss);
 	arg_tile(&args, tile);
 	return launch(loss, &args, sets_of(loss), hys_ocl_divide_up(positions, LOCAL),
-		      items_of(loss));
+		      hys_ocl_local(&loss->job));
 }
 
 /* The kernels that go from positions to units take the same arguments. */
@@ -208,14 +202,6 @@ hys_status ocl_loss_take(const struct ocl_loss *loss, const struct hys_tensor *g
 		      LOCAL);
 }
 
-/* Work-groups of the kernels with one work-item per vector of heads. */
-static int64_t head_groups(const struct ocl_loss *loss, const struct hys_ocl_tile *tile)
-{
-	const int64_t heads = (int64_t)tile->rows * tile->bundles * tile->pitch;
-	return hys_ocl_divide_up(
-		heads, loss->job.variant == HYS_OCL_CPU_VECTORS ? loss->reach.blocks.lanes : LOCAL);
-}
-
 hys_status ocl_loss_normalise(const struct ocl_loss *loss, bool start)
 {
 	struct hys_ocl_args args = begin(loss, "normalise");
@@ -225,7 +211,8 @@ hys_status ocl_loss_normalise(const struct ocl_loss *loss, bool start)
 	hys_ocl_arg(&args, &loss->layout.teacher, sizeof(loss->layout.teacher));
 	hys_ocl_arg(&args, &loss->layout.totals, sizeof(loss->layout.totals));
 	arg_tile(&args, &loss->reach.teacher);
-	return launch(loss, &args, head_groups(loss, &loss->reach.teacher), 1, items_of(loss));
+	return launch(loss, &args, hys_ocl_head_groups(&loss->job, &loss->reach.teacher), 1,
+		      hys_ocl_local(&loss->job));
 }
 
 hys_status ocl_loss_set_totals(const struct ocl_loss *loss)
@@ -252,7 +239,7 @@ static hys_status key_shares(const struct ocl_loss *loss, int64_t positions)
 	arg_regions(&args, loss);
 	arg_tile(&args, &loss->reach.teacher);
 	return launch(loss, &args, sets_of(loss), hys_ocl_divide_up(positions, LOCAL),
-		      items_of(loss));
+		      hys_ocl_local(&loss->job));
 }
 
 hys_status ocl_loss_unit_shares(const struct ocl_loss *loss, int64_t first)
@@ -312,7 +299,8 @@ hys_status ocl_loss_spread(const struct ocl_loss *loss, int64_t first)
 	hys_ocl_arg(&args, &loss->layout.scores, sizeof(loss->layout.scores));
 	arg_regions(&args, loss);
 	arg_tile(&args, &loss->reach.scores);
-	return launch(loss, &args, head_groups(loss, &loss->reach.scores), 1, items_of(loss));
+	return launch(loss, &args, hys_ocl_head_groups(&loss->job, &loss->reach.scores), 1,
+		      hys_ocl_local(&loss->job));
 }
 
 hys_status ocl_loss_finish_rows(const struct ocl_loss *loss)

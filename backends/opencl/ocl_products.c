@@ -7,6 +7,7 @@
 #define TILE_POSITIONS 64
 #define TILE_HEADS_MAX 32
 #define COMBINE_HEADS_MAX 16
+#define SLICED_HEADS_MAX 16
 #define ROWS_MAX 256
 #define CHUNK_MIN 1024
 #define CHUNK_ROWS 16 /* rows of a tile that a full chunk leaves room for */
@@ -127,6 +128,21 @@ void hys_ocl_arg_work(struct hys_ocl_args *args, const struct hys_ocl_job *job)
 	hys_ocl_arg(args, memory ? &memory : NULL, sizeof(memory));
 }
 
+int64_t hys_ocl_local(const struct hys_ocl_job *job)
+{
+	return job->variant == HYS_OCL_CPU_VECTORS ? 1 : LOCAL;
+}
+
+int64_t hys_ocl_head_groups(const struct hys_ocl_job *job, const struct hys_ocl_tile *tile)
+{
+	int64_t heads = LOCAL;
+	if (job->variant == HYS_OCL_CPU_VECTORS)
+		heads = job->blocks.lanes;
+	if (job->variant == HYS_OCL_TILE)
+		heads = hys_min64(job->blocks.tile_heads, SLICED_HEADS_MAX);
+	return (int64_t)tile->rows * tile->bundles * hys_ocl_divide_up(tile->pitch, heads);
+}
+
 static void arg_memory(struct hys_ocl_args *args, const struct hys_tensor *tensor)
 {
 	cl_mem memory = tensor->buffer ? tensor->buffer->native : NULL;
@@ -189,7 +205,7 @@ static hys_status launch(const struct hys_ocl_job *job, struct hys_ocl_args *arg
 			 int64_t y)
 {
 	const int64_t groups[2] = {x, y};
-	const int64_t local[2] = {job->variant == HYS_OCL_CPU_VECTORS ? 1 : LOCAL, 1};
+	const int64_t local[2] = {hys_ocl_local(job), 1};
 	return hys_ocl_launch(args, 2, groups, local, job->error);
 }
 

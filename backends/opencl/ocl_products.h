@@ -97,6 +97,11 @@ void hys_ocl_arg_work(struct hys_ocl_args *args, const struct hys_ocl_job *job);
 struct hys_ocl_gathered hys_ocl_gathered_of(const struct hys_ocl_job *job,
 					    const struct hys_tensor *tensor);
 
+/* Work-groups of kernels that go by head, and work-items of one: heads_item_of in
+ * products.clh. */
+int64_t hys_ocl_head_groups(const struct hys_ocl_job *job, const struct hys_ocl_tile *tile);
+int64_t hys_ocl_local(const struct hys_ocl_job *job);
+
 /* y: [rows, heads, channels]; lse may be absent. */
 hys_status hys_ocl_pack(const struct hys_ocl_job *job, const struct hys_tensor *y,
 			const struct hys_tensor *lse, struct hys_ocl_row_map map,
