@@ -1,5 +1,4 @@
 /* A plan as a table for people. */
-#include <math.h>
 #include <string.h>
 
 #include "core.h"
@@ -37,8 +36,8 @@ static void add_flops(struct hys_text *text, double flops)
 
 	for (; flops / unit >= 1000 && i < 7; i++)
 		unit *= 1000;
-	hys_text_add(text, "%d.%d %s", (int)(flops / unit), (int)(fmod(flops / unit, 1) * 10),
-		     units[i]);
+	const int64_t tenths = (int64_t)(flops / unit * 10 + 0.5);
+	hys_text_add(text, "%lld.%d %s", (long long)(tenths / 10), (int)(tenths % 10), units[i]);
 }
 
 static void add_devices(struct hys_text *text, const struct hys_plan *plan)

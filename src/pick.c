@@ -295,7 +295,7 @@ static hys_status list_candidates(const struct attempt *attempt, struct candidat
 	candidates->why = "asked for by options.kernels";
 	if (candidates->count > 0)
 		return HYS_OK;
-	candidates->why = "first of its table that can run";
+	candidates->why = "most preferred that can run";
 	if (wish->effort != HYS_EFFORT_MEASURE)
 		add_wise(attempt, candidates);
 	if (wish->effort == HYS_EFFORT_WISDOM && candidates->count == 0)
@@ -337,7 +337,7 @@ static hys_status choose_first(struct attempt *attempt, const struct candidates 
 		if (try_kernel(attempt, candidates->kernels[i], &program)) {
 			choose(attempt, candidates->kernels[i], program,
 			       i == 0 || candidates->only ? candidates->why
-							  : "first of its table that can run");
+							  : "most preferred that can run");
 			return HYS_OK;
 		}
 		note_why_not(attempt, candidates->kernels[i]->name, attempt->reason);

@@ -141,6 +141,10 @@ static bool read_problem(struct tool_case *c, const char *path)
 	c->topk = number32(c, "topk", size_of(c, "indices", 2));
 	if (!c->topk)
 		c->topk = number32(c, "topk", size_of(c, "expect.indices", 2));
+	if (!c->topk && c->op == HYS_OP_SELECT)
+		return tool_complain("%s: topk, how many to select, is in neither the metadata's "
+				     "'problem' nor --set",
+				     path) == TOOL_OK;
 	c->problem.choosing.topk_max = c->topk;
 	read_sizes(c);
 	return true;
@@ -162,6 +166,22 @@ static bool read_op(struct tool_case *c, const char *path, const char *op)
 	return tool_complain("%s: unknown operation '%s'", path, name) == TOOL_OK;
 }
 
+static bool is_known_key(const char *key)
+{
+	static const char *const known[] = {
+		"topk",		"index_heads", "index_dim",    "groups",       "activation",
+		"scale",	"score_block", "first_blocks", "local_blocks", "method",
+		"coarse_block", "coarse_keep", "pool",	       "heads",	       "kv_heads",
+		"head_dim",	"value_dim",   "granularity",  "window",       "first",
+		"dense",	"softcap",     "index_scale",  "coefficient",  "reduction",
+		"row_stride",	"row_offset",  "causal",       "blocks",       "overlapped",
+		"target_mass",	"keys"};
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+		if (strcmp(key, known[i]) == 0)
+			return true;
+	return false;
+}
+
 static bool apply_set(struct tool_case *c, const char *set)
 {
 	const char *equals = strchr(set, '=');
@@ -169,6 +189,9 @@ static bool apply_set(struct tool_case *c, const char *set)
 	if (!equals || equals == set || equals - set >= (ptrdiff_t)sizeof key)
 		return tool_complain("--set %s: expected key=value", set) == TOOL_OK;
 	snprintf(key, sizeof key, "%.*s", (int)(equals - set), set);
+	if (!is_known_key(key))
+		return tool_complain("--set %s: unknown key; 'hyscale run --help' lists them",
+				     set) == TOOL_OK;
 	cJSON *value = cJSON_Parse(equals + 1);
 	if (!value)
 		value = cJSON_CreateString(equals + 1);

@@ -5,20 +5,16 @@
 #include <string.h>
 
 static const char doc[] =
-	"Time operation OP: the median of several runs after warm-up, operands on the device.\n"
-	"OP is select, attention_forward, attention_backward, indexer_loss, pool, dense_forward "
-	"or\n"
-	"dense_backward. Rows are the last ones of a causal document unless --mask full. Attention "
-	"runs\n"
-	"on K distinct visible rows chosen at random; the fraction is of the f32 multiply-add peak "
-	"that\n"
-	"is measured on the device in the same run.\v"
+	"Time operation OP: the median of several runs after warm-up, operands on the "
+	"device. OP is select, attention_forward, attention_backward, indexer_loss, pool, "
+	"dense_forward or dense_backward. Rows are the last ones of a causal document "
+	"unless --mask full. Attention runs on K distinct visible rows chosen at random; "
+	"the fraction is of the f32 multiply-add peak that is measured on the device in "
+	"the same run.\v"
 	"Examples:\n"
-	"  hyscale bench select --rows 512 --keys 8192 --index-heads 64 --index-dim 128 --topk "
-	"2048\n"
-	"  hyscale bench attention_forward --model dsv32 --rows 256 --keys 8192 --dtype bf16\n"
-	"  hyscale bench select --model dsv32 --rows 512 --keys 8192 --method coarse_to_fine "
-	"--json\n";
+	"  hyscale bench select --rows 512 --keys 8192 --index-heads 64 --topk 2048\n"
+	"  hyscale bench attention_forward --model dsv32 --rows 256 --dtype bf16\n"
+	"  hyscale bench select --model dsv32 --method coarse_to_fine --json\n";
 
 enum {
 	KEY_INDEX_HEADS = 0x100,
@@ -300,18 +296,34 @@ struct result {
 	hys_dtype dtype;
 };
 
-static void report(const struct bench *b, hys_op op, const struct result *r)
+static void report(const struct bench *b, hys_op op, const struct result *r, bool first)
 {
 	double rate = r->cost.flops / r->timing.median;
 	double fraction = r->peak.flops_per_s > 0 ? rate / r->peak.flops_per_s : 0;
+	double traffic = r->cost.bytes / r->timing.median;
+	/* Work without multiply-adds (pooling) is measured by the bytes it moves. */
+	bool moves = r->cost.flops <= 0;
 	if (!b->json) {
-		printf("%-18s %-8s %-34s %-5s %8lld x %-8lld %10s  (%s to %s)  %14s  %5.1f%% of %s "
-		       " %10s\n",
+		double shown = moves ? traffic : rate;
+		double peak = moves ? r->peak.bytes_per_s : r->peak.flops_per_s;
+		const char *unit = moves ? "B/s" : "FLOP/s";
+		char range[64], share[64];
+		snprintf(range, sizeof range, "(%s to %s)", tool_time(r->timing.min),
+			 tool_time(r->timing.max));
+		snprintf(share, sizeof share, "%5.1f%% of %s", peak > 0 ? 100 * shown / peak : 0,
+			 tool_rate(peak, unit));
+		if (first)
+			printf("%-18s %-8s %-34s %-5s %19s %10s  %-22s  %14s  %-22s  %11s\n",
+			       "operation", "backend", "kernel", "type", "rows x keys    ",
+			       "median", "(fastest to slowest)", "useful", "of the measured peak",
+			       "peak memory");
+		printf("%-18s %-8s %-34s %-5s %8lld x %-8lld %10s  %-22s  %14s  %-22s  %11s\n",
 		       b->op, r->info.backend, r->kernel, hys_dtype_name(r->dtype),
-		       (long long)b->rows, (long long)b->keys, tool_time(r->timing.median),
-		       tool_time(r->timing.min), tool_time(r->timing.max),
-		       tool_rate(rate, "FLOP/s"), 100 * fraction,
-		       tool_rate(r->peak.flops_per_s, "FLOP/s"), tool_bytes((double)r->memory));
+		       (long long)b->rows, (long long)b->keys, tool_time(r->timing.median), range,
+		       tool_rate(shown, unit), share, tool_bytes((double)r->memory));
+		if (shown > peak && r->info.kind == HYS_DEVICE_CPU && r->dtype == HYS_F32)
+			tool_complain("more than the peak: the machine was probably busy while the "
+				      "peak was measured");
 		return;
 	}
 	cJSON *line = cJSON_CreateObject();
@@ -330,6 +342,8 @@ static void report(const struct bench *b, hys_op op, const struct result *r)
 	cJSON_AddNumberToObject(line, "peak_flops_per_s", r->peak.flops_per_s);
 	cJSON_AddNumberToObject(line, "fraction_of_peak", fraction);
 	cJSON_AddNumberToObject(line, "bytes", r->cost.bytes);
+	cJSON_AddNumberToObject(line, "bytes_per_s", traffic);
+	cJSON_AddNumberToObject(line, "peak_bytes_per_s", r->peak.bytes_per_s);
 	cJSON_AddNumberToObject(line, "peak_memory_bytes", (double)r->memory);
 	add_shape(line, b, op);
 	tool_json_line(line);
@@ -390,7 +404,7 @@ static bool measure(const struct bench *b, hys_op op, struct hys_plan *plan,
 }
 
 static int bench_device(const struct bench *b, struct hys_context *context, int32_t device,
-			int which)
+			int which, bool first)
 {
 	hys_op op = bench_ops[which].op;
 	bool indexer = op == HYS_OP_SELECT || op == HYS_OP_POOL || op == HYS_OP_INDEXER_LOSS;
@@ -410,7 +424,7 @@ static int bench_device(const struct bench *b, struct hys_context *context, int3
 		  measure(b, op, plan, batch, &data, &result);
 	if (ok) {
 		result.kernel = hys_plan_kernel(plan, planned_op(b, op), 0);
-		report(b, op, &result);
+		report(b, op, &result, first);
 	}
 	int exit = ok ? TOOL_OK : tool_failed(b->op, &data.error);
 	hys_exec_destroy(data.exec);
@@ -440,7 +454,7 @@ static int run(int argc, char **argv)
 	if (result != TOOL_OK)
 		return result;
 	for (int32_t i = 0; i < count && (i == 0 || bench.device); i++) {
-		int one = bench_device(&bench, context, numbers[i], which);
+		int one = bench_device(&bench, context, numbers[i], which, i == 0);
 		result = one != TOOL_OK ? one : result;
 	}
 	free(numbers);

@@ -5,17 +5,16 @@
 #include <string.h>
 
 static const char doc[] =
-	"Select, attend and learn on the layers of FILE, tensors q, k and v of a real model: what "
-	"each step\n"
-	"takes on each device, and how much of dense attention the selection keeps.\v"
+	"Select, attend and learn on the layers of FILE, tensors q, k and v of a real "
+	"model: what each step takes on each device, and how much of dense attention the "
+	"selection keeps.\v"
 	"FILE is a safetensors file with LAYER.q [tokens, heads, dim], LAYER.k and LAYER.v "
-	"[tokens, kv heads,\n"
-	"dim]; tools/python/extract_activations.py makes one. An untrained index made of the "
-	"model's own q and\n"
-	"k (mean over the heads of a group) serves as indexer.\n\n"
+	"[tokens, kv heads, dim]; tools/python/extract_activations.py makes one. An "
+	"untrained index made of the model's own q and k (mean over the heads of a group) "
+	"serves as indexer.\n\n"
 	"Examples:\n"
 	"  hyscale demo tools/models/smollm2_layers.safetensors\n"
-	"  hyscale demo --topk 512 --device opencl tools/models/smollm2_layers.safetensors\n";
+	"  hyscale demo --topk 512 -d opencl tools/models/smollm2_layers.safetensors\n";
 
 static const struct argp_option options[] = {
 	{"topk", 'k', "N", 0, "Indices per row and group (default 256)", 0},

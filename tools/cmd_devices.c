@@ -4,12 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char doc[] =
-	"List the devices that can be used, and why others are not.\v"
-	"Examples:\n"
-	"  hyscale devices\n"
-	"  HYS_DISABLE=avx2 hyscale devices --json\n"
-	"  OCL_ICD_VENDORS=/nonexistent hyscale devices    # what a machine without OpenCL shows\n";
+static const char doc[] = "List the devices that can be used, and why others are not.\v"
+			  "Examples:\n"
+			  "  hyscale devices\n"
+			  "  HYS_DISABLE=avx2 hyscale devices --json\n"
+			  "  OCL_ICD_VENDORS=/nonexistent hyscale devices    # as without OpenCL\n";
 
 static const struct argp_option options[] = {
 	{"json", 'j', 0, 0, "One JSON object a line", 0},

@@ -5,12 +5,12 @@
 #include <string.h>
 
 static const char doc[] =
-	"Show what would run for a published model, how much memory and how many FLOPs it takes, "
-	"and\n"
-	"how long it is predicted to take, per layer. Nothing is allocated or computed.\v"
+	"Show what would run for a published model, how much memory and how many FLOPs it "
+	"takes, and how long it is predicted to take, per layer. Nothing is allocated or "
+	"computed.\v"
 	"Examples:\n"
 	"  hyscale plan --model dsv32 --tokens 131072\n"
-	"  hyscale plan --model msa --tokens 1048576 --rows 65536 --device opencl --json\n";
+	"  hyscale plan --model msa --tokens 1048576 --rows 65536 --json\n";
 
 static const struct argp_option options[] = {
 	{"model", 'm', "NAME", 0, "dsv32, glm5, hyv4, msa, nsa, moba, qsa, dsv4-csa or smollm2", 0},

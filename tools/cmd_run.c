@@ -4,29 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char doc[] = "Run operation OP on the tensors of IN and write the results to OUT.\v"
-			  "OP is select, attention_forward, attention_backward, indexer_loss, "
-			  "pool, pool_backward, merge\n"
-			  "or fidelity. Tensors carry the names of the operation's arguments "
-			  "(include/hyscale/operations.h);\n"
-			  "row_begin and row_end, or cu_seqlens_q and cu_seqlens_k, say which rows "
-			  "see which keys, else one\n"
-			  "causal document. Problem keys come from the file's metadata 'problem', "
-			  "from --set, else from the\n"
-			  "tensors' shapes: topk index_heads index_dim groups activation scale "
-			  "score_block first_blocks\n"
-			  "local_blocks method coarse_block coarse_keep pool heads kv_heads "
-			  "head_dim value_dim granularity\n"
-			  "window first dense softcap index_scale coefficient reduction row_stride "
-			  "row_offset causal blocks\n"
-			  "overlapped target_mass.\n\n"
-			  "Examples:\n"
-			  "  hyscale run select in.safetensors out.safetensors --set topk=256\n"
-			  "  hyscale run attention_forward in.safetensors out.safetensors --set "
-			  "window=128 --device opencl\n"
-			  "  hyscale run select in.safetensors out.safetensors --set topk=64 --set "
-			  "method=coarse_to_fine \\\n"
-			  "      --set coarse_block=64 --set coarse_keep=8\n";
+static const char doc[] =
+	"Run operation OP on the tensors of IN and write the results to OUT.\v"
+	"OP is select, attention_forward, attention_backward, indexer_loss, pool, "
+	"pool_backward, merge or fidelity. Tensors carry the names of the operation's "
+	"arguments (include/hyscale/operations.h); row_begin and row_end, or cu_seqlens_q "
+	"and cu_seqlens_k, say which rows see which keys, else one causal document. Other "
+	"tensors are ignored.\n\n"
+	"Problem keys come from --set, else from the file's metadata 'problem', else from "
+	"the tensors' shapes: topk index_heads index_dim groups activation scale "
+	"score_block first_blocks local_blocks method coarse_block coarse_keep pool heads "
+	"kv_heads head_dim value_dim granularity window first dense softcap index_scale "
+	"coefficient reduction row_stride row_offset causal blocks overlapped "
+	"target_mass.\n\n"
+	"Examples:\n"
+	"  hyscale run select in.safetensors out.safetensors --set topk=256\n"
+	"  hyscale run attention_forward in.safetensors out.safetensors \\\n"
+	"      --set window=128 --device opencl\n"
+	"  hyscale run select in.safetensors out.safetensors --set topk=64 \\\n"
+	"      --set method=coarse_to_fine --set coarse_block=64 --set coarse_keep=8\n";
 
 static const struct argp_option options[] = {
 	{"set", 's', "KEY=VALUE", 0, "Set a key of the problem; may be repeated", 0},

@@ -241,6 +241,31 @@ static double compare_picks(const struct select_view *v, int64_t row, const int3
 	return worst;
 }
 
+/* The entries that each row sees where the file names none, as hys_batch_create makes them of
+ * documents, positions and `causal`. */
+static void make_intervals(const struct select_view *v, int32_t *begin, int32_t *end)
+{
+	const struct st_tensor *q = case_tensor(v->c, "cu_seqlens_q");
+	const struct st_tensor *k = case_tensor(v->c, "cu_seqlens_k");
+	const struct st_tensor *positions = case_tensor(v->c, "positions");
+	const int32_t whole_q[] = {0, (int32_t)v->c->rows}, whole_k[] = {0, (int32_t)v->c->keys};
+	const int32_t *rows = q ? q->data : whole_q, *keys = k ? k->data : q ? q->data : whole_k;
+	bool causal = case_number(v->c, "causal", 1) != 0;
+	int64_t documents = q ? q->shape[0] - 1 : 1;
+	int32_t entry = 0, pool = v->p->scoring.pool;
+	for (int64_t d = 0; d < documents; d++) {
+		int32_t n = keys[d + 1] - keys[d];
+		for (int32_t t = rows[d]; t < rows[d + 1]; t++) {
+			int32_t at = positions ? ((const int32_t *)positions->data)[t]
+					       : n - rows[d + 1] + t;
+			int32_t seen = causal ? at + 1 : n;
+			begin[t] = entry;
+			end[t] = entry + (seen > 0 ? seen < n ? seen : n : 0) / pool;
+		}
+		entry += n / pool;
+	}
+}
+
 static void compare_select(struct case_verdict *verdict, const struct tool_case *c,
 			   const struct case_run *run, const struct st_tensor *expected)
 {
@@ -259,13 +284,17 @@ static void compare_select(struct case_verdict *verdict, const struct tool_case 
 	begin = begin ? begin : case_tensor(c, "row_begin");
 	end = end ? end : case_tensor(c, "row_end");
 	double *scores = malloc(((size_t)c->entries + 1) * sizeof *scores), worst = 0;
-	if (!begin || !end || !scores) {
+	int32_t *made = malloc((2 * (size_t)c->rows + 1) * sizeof *made);
+	if (!scores || !made) {
 		free(scores);
-		note(verdict, "indices: no intervals to judge by", INFINITY, 1e-5);
+		free(made);
+		note(verdict, "indices: out of memory", INFINITY, 1e-5);
 		return;
 	}
-	v.begin = begin->data;
-	v.end = end->data;
+	if (!begin || !end)
+		make_intervals(&v, made, made + c->rows);
+	v.begin = begin && end ? begin->data : made;
+	v.end = begin && end ? end->data : made + c->rows;
 	for (int64_t row = 0; row < c->rows * v.p->scoring.groups; row++) {
 		double error =
 			compare_picks(&v, row, (const int32_t *)expected->data + row * c->topk,
@@ -273,6 +302,7 @@ static void compare_select(struct case_verdict *verdict, const struct tool_case 
 		worst = error > worst || isnan(error) ? error : worst;
 	}
 	free(scores);
+	free(made);
 	note(verdict, "indices", worst, v.p->scoring.dtype == HYS_F8E4M3 ? 1e-3 : 1e-5);
 }
 

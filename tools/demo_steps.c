@@ -295,11 +295,15 @@ static bool judge(struct steps *s, int32_t topk)
 static bool judge_all(struct steps *s)
 {
 	if (!s->options->json)
-		printf("\n  Quality on rows that see at least K keys: share of the dense attention "
-		       "mass, recall of the\n"
-		       "  exact picks, error of the sparse output against dense over all rows\n"
+		printf("\n  Quality: the share of the dense attention mass that each choice of K "
+		       "keys holds and the share\n"
+		       "  of the exact picks that coarse_to_fine finds, on rows that see at least "
+		       "K "
+		       "keys; and the\n"
+		       "  relative error of the exact choice's output against dense, over all "
+		       "rows\n"
 		       "  %6s %13s %15s %15s %15s %16s\n",
-		       "K", "exact", "coarse_to_fine", "last K keys", "recall c.t.f.",
+		       "K", "exact", "coarse_to_fine", "last K keys", "picks found",
 		       "output error");
 	for (int32_t topk = 32; topk <= s->options->topk; topk *= 2) {
 		tool_progress(topk, s->options->topk + 1, "judging");
@@ -441,17 +445,23 @@ int demo_run_layer(const struct demo_layer *layer, struct hys_context *context, 
 	if (ok && describe && !options->json)
 		print_plan(&s);
 	if (ok && !options->json)
-		printf("\n%s%s on %s: %s%s\n  %d tokens, heads %d/%d, dim %d, K %d of %d, coarse "
+		printf("\n%s%s on %s: %s%s\n"
+		       "  %d tokens, %d query heads, %d key heads, dim %d; K = %d of %d keys; "
+		       "coarse "
 		       "blocks of %d, %d kept\n"
+		       "  (time: median of %d; rate: useful work; traffic: bytes that must be "
+		       "moved "
+		       "at least)\n"
 		       "  %-27s %-30s %10s %14s %11s\n",
 		       c->bold, layer->name, s.info.backend, s.info.name, c->off, layer->rows,
 		       layer->heads, layer->kv_heads, layer->dim, options->topk, layer->rows,
-		       options->coarse_block, options->coarse_keep, "step", "kernel", "time",
-		       "rate", "bytes");
+		       options->coarse_block, options->coarse_keep, options->repeat, "step",
+		       "kernel", "time", "rate", "traffic");
 	for (int i = 0; ok && i < STEP_COUNT; i++)
 		ok = time_step(&s, &all_steps[i]);
 	if (ok && !options->json)
-		printf("  indexer loss (untrained index): %.4f\n", (double)s.loss);
+		printf("  indexer loss: %.4f nats a row and group (the index is untrained)\n",
+		       (double)s.loss);
 	ok = ok && judge_all(&s);
 	int result = ok ? TOOL_OK : tool_failed(layer->name, &s.error);
 	free_steps(&s);

@@ -1,6 +1,7 @@
 /* hyscale.c - the command: finds the subcommand and hands over. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tool.h"
@@ -42,6 +43,8 @@ int main(int argc, char **argv)
 		print_help(stdout);
 		return TOOL_OK;
 	}
+	argp_err_exit_status = TOOL_USAGE;
+	setenv("ARGP_HELP_FMT", "no-dup-args-note", 0);
 	for (int i = 0; i < COMMAND_COUNT; i++) {
 		if (strcmp(argv[1], commands[i]->name) == 0) {
 			/* argp and complaints name the program "hyscale COMMAND". */

@@ -161,8 +161,12 @@ const char *tool_time(double seconds)
 		snprintf(text, 32, "%.1f us", seconds * 1e6);
 	else if (seconds < 1)
 		snprintf(text, 32, "%.2f ms", seconds * 1e3);
-	else
+	else if (seconds < 600)
 		snprintf(text, 32, "%.2f s", seconds);
+	else if (seconds < 7200)
+		snprintf(text, 32, "%.1f min", seconds / 60);
+	else
+		snprintf(text, 32, "%.1f h", seconds / 3600);
 	return text;
 }
 

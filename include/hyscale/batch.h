@@ -3,8 +3,13 @@
  * Row t sees key rows [row_begin[t], row_end[t]) and entries
  * [index_begin[t], index_end[t]); causal masks, packed documents, windows,
  * context-parallel shards, decoding offsets and pooled keys all come down to
- * these arrays. A batch is immutable, holds a copy on each device of its plan,
- * and may be shared by execs and layers. */
+ * these arrays. Described documents have floor(n_k / scoring.pool) entries
+ * each, one after the other, and the keys left over are in none; a row sees the
+ * entries that lie wholly within the keys it sees. Indices count from the start
+ * of the batch, not of the document.
+ *
+ * A batch is immutable, holds a copy on each device of its plan, and may be
+ * shared by execs and layers. */
 #ifndef HYSCALE_BATCH_H
 #define HYSCALE_BATCH_H
 
@@ -55,6 +60,7 @@ HYS_API void hys_batch_destroy(struct hys_batch *batch);
 HYS_API int64_t hys_batch_rows(const struct hys_batch *batch);
 HYS_API int64_t hys_batch_keys(const struct hys_batch *batch);
 HYS_API int64_t hys_batch_entries(const struct hys_batch *batch); /* E */
+/* Complete blocks of choosing.coarse_block entries, per document; 0 without. */
 HYS_API int64_t hys_batch_coarse_blocks(const struct hys_batch *batch);
 /* Visible (row, key) and (row, entry) pairs. */
 HYS_API int64_t hys_batch_key_pairs(const struct hys_batch *batch);

@@ -26,7 +26,8 @@ extern "C" {
 #endif
 
 /* Chooses, for each row and group, the K best entries (or blocks).
- * Ascending, left packed, then -1; ties go to the smaller index. */
+ * Ascending, left packed, then -1; ties go to the smaller index. An index is an
+ * entry's number in the batch; a block goes by that of its first entry. */
 struct hys_select_args {
 	size_t struct_size; /* sizeof(struct hys_select_args) */
 	int64_t row_first, row_count;
