@@ -1,8 +1,11 @@
+#define _XOPEN_SOURCE 700
 #include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -91,8 +94,30 @@ static int open_beside(const char *path, char *name, size_t size)
 	return file;
 }
 
-hys_status hys_file_write(const struct hys_allocator *allocator, const char *path, const char *text,
-			  int64_t bytes, struct hys_error *error)
+/* What a rename may replace: a regular file or nothing. A renamed file would take the
+ * place of a device's node or of a link, where what it points to is meant; `place` is
+ * that, in the caller's `resolved` of PATH_MAX bytes. */
+static hys_status find_place(const char *path, char *resolved, const char **place,
+			     struct hys_error *error)
+{
+	struct stat what;
+
+	*place = path;
+	if (lstat(path, &what) != 0)
+		return errno == ENOENT ? HYS_OK : failed(error, "replace", path);
+	if (S_ISLNK(what.st_mode)) {
+		if (!realpath(path, resolved) || lstat(resolved, &what) != 0)
+			return failed(error, "follow", path);
+		*place = resolved;
+	}
+	if (!S_ISREG(what.st_mode))
+		return hys_fail(error, HYS_IO, 0, "%s: cannot replace what is not a regular file",
+				path);
+	return HYS_OK;
+}
+
+static hys_status replace_file(const struct hys_allocator *allocator, const char *path,
+			       const char *text, int64_t bytes, struct hys_error *error)
 {
 	hys_status status = HYS_OK;
 	size_t size = strlen(path) + 40;
@@ -115,4 +140,14 @@ cleanup:
 	}
 	hys_free(allocator, name);
 	return status;
+}
+
+hys_status hys_file_write(const struct hys_allocator *allocator, const char *path, const char *text,
+			  int64_t bytes, struct hys_error *error)
+{
+	char resolved[PATH_MAX];
+	const char *place;
+	hys_status status = find_place(path, resolved, &place, error);
+
+	return status == HYS_OK ? replace_file(allocator, place, text, bytes, error) : status;
 }

@@ -12,7 +12,9 @@ hys_status hys_file_read(const struct hys_allocator *allocator, const char *path
 			 char **text, int64_t *bytes, struct hys_error *error);
 
 /* Writes a new file beside `path` and renames it, so that readers see the old
- * content or the new one, whatever happens. HYS_IO, HYS_OUT_OF_MEMORY. */
+ * content or the new one, whatever happens. Links are followed; a path that is
+ * there and no regular file, a device say, is left alone. HYS_IO,
+ * HYS_OUT_OF_MEMORY. */
 hys_status hys_file_write(const struct hys_allocator *allocator, const char *path, const char *text,
 			  int64_t bytes, struct hys_error *error);
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -729,6 +730,35 @@ static void test_other_device(void **state)
 	unlink(path);
 }
 
+/* A rename would put a file in the place of a device's node or of a link. */
+static void test_no_file_to_replace(void **state)
+{
+	struct hys_plan *plan = make_small(HYS_OP_BIT(HYS_OP_SELECT)), *loaded = NULL;
+	struct hys_error error = {HYS_OK, 0, ""};
+	struct stat what;
+	char link[sizeof(path) + 8];
+
+	(void)state;
+	make_path();
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(hys_plan_save(plan, path, &error), HYS_IO);
+	assert_non_null(strstr(error.message, "regular file"));
+	assert_true(lstat(path, &what) == 0 && S_ISFIFO(what.st_mode));
+	unlink(path);
+	snprintf(link, sizeof(link), "%s.link", path);
+	assert_int_equal(symlink(path, link), 0);
+	assert_int_equal(hys_plan_save(plan, link, NULL), HYS_IO);
+	assert_int_equal(hys_plan_save(plan, path, NULL), HYS_OK);
+	assert_int_equal(hys_plan_save(plan, link, NULL), HYS_OK);
+	assert_true(lstat(link, &what) == 0 && S_ISLNK(what.st_mode));
+	assert_int_equal(hys_plan_load(context, link, &loaded, NULL), HYS_OK);
+	hys_plan_destroy(loaded);
+	hys_plan_destroy(plan);
+	unlink(link);
+	unlink(path);
+}
+
 static void test_wrong_paths(void **state)
 {
 	struct hys_plan *plan = make_small(HYS_OP_BIT(HYS_OP_SELECT)), *loaded = NULL;
@@ -827,8 +857,8 @@ int main(void)
 		TEST(test_workspace),	   TEST(test_round_trip),
 		TEST(test_locale),	   TEST(test_damaged_text),
 		TEST(test_changed_files),  TEST(test_other_device),
-		TEST(test_wrong_paths),	   TEST(test_out_of_memory),
-		TEST(test_lifetime),
+		TEST(test_wrong_paths),	   TEST(test_no_file_to_replace),
+		TEST(test_out_of_memory),  TEST(test_lifetime),
 	};
 
 	return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
