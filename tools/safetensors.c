@@ -1,3 +1,4 @@
+#define _XOPEN_SOURCE 700
 #include "safetensors.h"
 
 #include <cjson/cJSON.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define HEADER_MAX (100 << 20)	       /* as other readers of the format limit it */
@@ -220,6 +222,11 @@ bool st_parse(struct st_file *file, const void *bytes, int64_t size, char messag
 
 static bool read_all(FILE *stream, unsigned char **bytes, int64_t *size, char message[ST_MESSAGE])
 {
+	struct stat what;
+
+	/* a directory claims a size of 2^63 - 1, and a device none */
+	if (fstat(fileno(stream), &what) != 0 || !S_ISREG(what.st_mode))
+		return fail(message, "cannot be read: not a regular file");
 	if (fseeko(stream, 0, SEEK_END) != 0 || (*size = ftello(stream)) < 0 ||
 	    fseeko(stream, 0, SEEK_SET) != 0)
 		return fail(message, "cannot be read: %s", strerror(errno));
@@ -344,8 +351,25 @@ static bool write_all(FILE *stream, const char *header, const struct st_tensor *
 	return ok && fflush(stream) == 0;
 }
 
-bool st_write(const char *path, const struct st_tensor *tensors, int32_t count,
-	      const char *const *metadata, int32_t metadata_count, char message[ST_MESSAGE])
+/* Where a rename is to put the file: what a link leads to; never in the place of a device. */
+static bool find_place(const char *path, char **place, char message[ST_MESSAGE])
+{
+	struct stat what;
+
+	*place = NULL;
+	if (lstat(path, &what) != 0) {
+		*place = strdup(path);
+		return *place || fail(message, "out of memory");
+	}
+	*place = realpath(path, NULL);
+	if (!*place || stat(*place, &what) != 0)
+		return fail(message, "cannot be written: %s", strerror(errno));
+	return S_ISREG(what.st_mode) || fail(message, "cannot be written: not a regular file");
+}
+
+static bool replace_file(const char *path, const struct st_tensor *tensors, int32_t count,
+			 const char *const *metadata, int32_t metadata_count,
+			 char message[ST_MESSAGE])
 {
 	size_t length = strlen(path) + 8;
 	char *temporary = malloc(length), *header = NULL;
@@ -370,5 +394,16 @@ bool st_write(const char *path, const struct st_tensor *tensors, int32_t count,
 	}
 	free(header);
 	free(temporary);
+	return ok;
+}
+
+bool st_write(const char *path, const struct st_tensor *tensors, int32_t count,
+	      const char *const *metadata, int32_t metadata_count, char message[ST_MESSAGE])
+{
+	char *place;
+	bool ok = find_place(path, &place, message) &&
+		  replace_file(place, tensors, count, metadata, metadata_count, message);
+
+	free(place);
 	return ok;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../tools/safetensors.h"
@@ -133,12 +134,39 @@ static void reads_what_it_writes(void **state)
 	assert_false(st_read(&file, "/nonexistent/x", message));
 }
 
+/* What is there and is no regular file is neither read nor replaced. */
+static void leaves_what_is_no_file(void **state)
+{
+	char path[64], message[ST_MESSAGE];
+	float value = 1;
+	char name[] = "a";
+	struct st_tensor tensor = {.name = name,
+				   .dtype = HYS_F32,
+				   .rank = 1,
+				   .shape = {1},
+				   .data = &value,
+				   .bytes = sizeof(value)};
+	struct st_file file;
+	struct stat what;
+
+	(void)state;
+	assert_false(st_read(&file, "/tmp", message));
+	assert_non_null(strstr(message, "regular file"));
+	snprintf(path, sizeof(path), "/tmp/hyscale_st_%ld", (long)getpid());
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_false(st_write(path, &tensor, 1, NULL, 0, message));
+	assert_non_null(strstr(message, "regular file"));
+	assert_true(lstat(path, &what) == 0 && S_ISFIFO(what.st_mode));
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(refuses_damage),
 		cmocka_unit_test(refuses_every_truncation),
 		cmocka_unit_test(reads_what_it_writes),
+		cmocka_unit_test(leaves_what_is_no_file),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
