@@ -29,7 +29,7 @@ static void print_help(FILE *stream)
 		"\nExit status: 0 done, 1 it ran and something is wrong, 2 it could not be run.\n");
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	if (argc < 2) {
 		print_help(stderr);
@@ -57,4 +57,19 @@ int main(int argc, char **argv)
 		}
 	}
 	return tool_complain("unknown command '%s'; 'hyscale --help' lists them", argv[1]);
+}
+
+/* Results that did not reach a full disk or a closed pipe are no results. */
+int main(int argc, char **argv)
+{
+	int code = run(argc, argv);
+
+	errno = 0;
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		int failure = tool_complain("standard output cannot be written%s%s",
+					    errno ? ": " : "", errno ? strerror(errno) : "");
+
+		return code == TOOL_OK ? failure : code;
+	}
+	return code;
 }

@@ -88,6 +88,7 @@ cmp -s picks.safetensors again.safetensors && passed=$((passed + 1)) || { : > ou
 expect "bad set" 2 "expected key=value" "$hyscale" run select "$good" picks.safetensors --set topk
 expect "bad topk" 2 "topk" "$hyscale" run select "$good" picks.safetensors --device openmp --set topk=-3
 expect "bad method" 2 "none of exact" "$hyscale" run select "$good" picks.safetensors --set method=fast
+expect "full standard output" 2 "standard output cannot be written" sh -c '"$1" devices > /dev/full' sh "$hyscale"
 expect "unwritable output" 2 "cannot be written" "$hyscale" run select "$good" /nonexistent/x.safetensors --device openmp
 
 for op in select attention_forward attention_backward indexer_loss pool dense_forward dense_backward; do
