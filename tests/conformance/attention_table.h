@@ -50,6 +50,8 @@ static const struct attention_case table[] = {
 	{FULL("junk beside a window"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK, .window = 7, .first = 3, .groups = 2},
 	{FULL("junk in documents"), .visible = {.q_lengths = LENGTHS(9, 0, 20, 1), .k_lengths = LENGTHS(20, 3, 30, 1)}, .topk = 20, .indices = INDICES_JUNK},
 	{CORE("junk of blocks"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK, .granularity = 4},
+	{FULL("junk of blocks of explicit intervals"), SEE(200, 60, .how = VISIBLE_EXPLICIT), .topk = 30, .indices = INDICES_JUNK, .granularity = 4},
+	{FULL("junk of pools of explicit intervals"), SEE(200, 60, .how = VISIBLE_EXPLICIT), .topk = 30, .indices = INDICES_JUNK, .pool = 3},
 	{FULL("junk of pools"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK, .pool = 4},
 	{FULL("junk that is ignored"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK, .features = DENSE | ATTENTION_IGNORED},
 

@@ -44,6 +44,7 @@ static const struct fidelity_case table[] = {
 	{CORE("nothing chosen"), SEE(20, 40), .indices = INDICES_EMPTY},
 	{CORE("junk"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK},
 	{FULL("junk of blocks"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK, .granularity = 3},
+	{FULL("junk of blocks of explicit intervals"), SEE(200, 60, .how = VISIBLE_EXPLICIT), .topk = 30, .indices = INDICES_JUNK, .granularity = 4},
 	{FULL("junk of pools"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK, .pool = 3},
 	{CORE("sampled"), SEE(40, 60), .features = SAMPLED},
 	{CORE("range"), SEE(40, 60), .features = RANGE},
