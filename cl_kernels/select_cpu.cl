@@ -129,34 +129,41 @@ score_panels(ROW_ARGS, const __global int *coarse_base, long coarse_base_at, lon
 	}
 }
 
-/* The entries of listed blocks. Work-items: groups, rows; each has room to pack a panel. */
+/* The entries of listed blocks, of panels that hold all entries or, without those, of one that
+ * is packed here. Work-items: groups, rows; each has room to pack a panel. */
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 score_kept(ROW_ARGS, const __global void *k, long4 k_at, const __global float *k_scale,
 	   long4 k_scale_at, const __global float *w, long4 w_at, const __global uchar *packed,
-	   long packed_at, __global uchar *panels, long panels_at, const __global uchar *lists,
-	   long lists_at, int slots, __global uchar *lines, long lines_at)
+	   long packed_at, __global uchar *panels, long panels_at, const __global uchar *entries,
+	   long entries_at, int all_packed, const __global uchar *lists, long lists_at, int slots,
+	   __global uchar *lines, long lines_at)
 {
 	struct keys keys = {k, k_scale, k_at, k_scale_at, sc.dim, 0};
 	int group = (int)get_group_id(0);
 	long line = (long)get_group_id(1) * sc.groups + group;
 	long row = row_first + (long)get_group_id(1);
 	const __global int *list = WORK(const int, lists) + line * (slots + 1);
-	struct tiling t = TILE_ROW(row, 1);
-	__global float *panel = WORK(float, panels) + line * PANEL_SIZE;
-	for (int slot = 0; slot < list[0]; slot++)
-		for (int i = 0; i < sc.coarse; i += LANES) {
-			long entry = list[1 + slot] + i;
-			int lanes = min(LANES, sc.coarse - i);
-			__global float *to =
-				WORK(float, lines) + (line * slots + slot) * sc.coarse + i;
+	long end = TILE_ROW(row, 1).end;
+	__global float *own = WORK(float, panels) + line * PANEL_SIZE;
+	for (int slot = 0; slot < list[0]; slot++) {
+		long first = list[1 + slot], last = first + sc.coarse;
+		__global float *to = WORK(float, lines) + (line * slots + slot) * sc.coarse;
+		for (long key = all_packed ? first / LANES * LANES : first; key < min(last, end);
+		     key += LANES) {
+			const __global float *panel = own;
+			if (all_packed)
+				panel = WORK(const float, entries) + key * sc.dim;
+			else
+				pack_panel(sc, &keys, key, min(last, end), own);
 			float16 sums[VECTORS];
-			pack_panel(sc, &keys, entry, min(entry + lanes, (long)t.end), panel);
 			score_panel(sc, WORK(const float, packed) + line * Q_SIZE, panel, w, w_at,
 				    row, group, sums);
 			float scores[LANES];
 			for (uint v = 0; v < VECTORS; v++)
 				vstore16(sums[v], v, scores);
-			for (int lane = 0; lane < lanes; lane++)
-				to[lane] = scores[lane];
+			for (long lane = max(0L, first - key); lane < min((long)LANES, last - key);
+			     lane++)
+				to[key + lane - first] = scores[lane];
 		}
+	}
 }

@@ -182,6 +182,20 @@ static struct row_bytes bytes_of_row(const struct hys_ocl_select *select,
 	return row;
 }
 
+/* Packing all entries pays when more are scored than there are. Room is kept whether or not it
+ * does, so that a smaller call never needs more. */
+static void lay_out_entries(struct hys_ocl_select_layout *layout,
+			    const struct hys_ocl_select_tiles *tiles, const struct hys_size *size)
+{
+	const struct hys_problem *problem = size->problem;
+	const int64_t dim_bytes = problem->scoring.dim * (int64_t)sizeof(float);
+	const int64_t bytes = hys_mul64(hys_round_up(size->entries, tiles->panel_keys), dim_bytes);
+	const double scored = (double)size->rows * problem->scoring.groups * (double)layout->slots *
+			      problem->choosing.coarse_block;
+	layout->pack_entries = bytes <= STRIP_BYTES && scored > (double)size->entries;
+	layout->entries = take(layout, hys_min64(bytes, STRIP_BYTES));
+}
+
 void hys_ocl_select_lay_out(const struct hys_ocl_select *select,
 			    const struct hys_ocl_device *device, hys_op op,
 			    const struct hys_size *size, struct hys_ocl_select_layout *layout)
@@ -213,6 +227,8 @@ void hys_ocl_select_lay_out(const struct hys_ocl_select *select,
 	layout->means = take(layout, coarse ? layout->keys * dim_bytes : 0);
 	layout->strip = take(
 		layout, select->scorer == HYS_OCL_SCORE_CPU ? layout->strip_keys * dim_bytes : 0);
+	if (select->scorer == HYS_OCL_SCORE_CPU && op == HYS_OP_SELECT_COARSE_TO_FINE)
+		lay_out_entries(layout, &tiles, size);
 	layout->lines = take(layout, layout->rows * row.lines);
 	layout->blocks = take(layout, layout->rows * row.blocks);
 	layout->packed = take(layout, layout->rows * row.packed);

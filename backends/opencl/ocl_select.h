@@ -50,8 +50,10 @@ struct hys_ocl_select_layout {
 	int64_t block_line_size; /* of a line of block scores */
 	int64_t slots;		 /* coarse blocks that a row and group may keep */
 	int64_t strip_keys;	 /* packed at a time */
+	bool pack_entries;	 /* CPU, fine step: all entries are packed, once per call */
 	/* offsets in bytes */
-	int64_t flags, means, strip, lines, blocks, packed, edges, lists, fine, panels, products;
+	int64_t flags, means, strip, entries;
+	int64_t lines, blocks, packed, edges, lists, fine, panels, products;
 	int64_t bytes;
 };
 

@@ -78,9 +78,9 @@ static void work_arg(struct hys_ocl_args *args, const struct job *job, int64_t o
 }
 
 /* The means, or nothing when entries are scored. */
-static void means_arg(struct hys_ocl_args *args, const struct job *job)
+static void means_arg(struct hys_ocl_args *args, const struct job *job, bool means)
 {
-	if (job->call->op != HYS_OP_SELECT) {
+	if (means) {
 		work_arg(args, job, job->layout.means);
 	} else {
 		hys_ocl_arg(args, NULL, sizeof(cl_mem));
@@ -129,16 +129,17 @@ static hys_status coarse_means(const struct job *job, struct hys_error *error)
 	return launch(&args, job->layout.keys, 1, 64, error);
 }
 
-static hys_status pack_keys(const struct job *job, int64_t first, int64_t end,
-			    struct hys_error *error)
+/* Packs keys [first, end), means or entries, to the workspace at `to`. */
+static hys_status pack_keys(const struct job *job, bool means, int64_t first, int64_t end,
+			    int64_t to, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, "pack_keys");
 	scoring_arg(&args, job);
 	key_args(&args, job);
-	means_arg(&args, job);
+	means_arg(&args, job, means);
 	hys_ocl_arg_i64(&args, first);
 	hys_ocl_arg_i64(&args, end);
-	work_arg(&args, job, job->layout.strip);
+	work_arg(&args, job, to);
 	return launch(&args, hys_ocl_divide_up(end - first, job->tiles.panel_keys), 1, 1, error);
 }
 
@@ -181,7 +182,8 @@ static hys_status score_packed(const struct job *job, struct hys_error *error)
 	for (int64_t first = 0; first < keys; first += strip) {
 		int64_t end = hys_min64(first + strip, keys);
 		if (job->row_first == 0 || strip < keys)
-			HYS_TRY(pack_keys(job, first, end, error));
+			HYS_TRY(pack_keys(job, job->call->op != HYS_OP_SELECT, first, end,
+					  job->layout.strip, error));
 		HYS_TRY(score_panels(job, first, end, error));
 	}
 cleanup:
@@ -244,7 +246,7 @@ static hys_status score_keys(const struct job *job, struct hys_error *error)
 	struct hys_ocl_args args = begin(job, "score_keys");
 	score_args(&args, job);
 	hys_ocl_arg_array(&args, &job->call->batch.coarse_base);
-	means_arg(&args, job);
+	means_arg(&args, job, job->call->op != HYS_OP_SELECT);
 	lines_arg(&args, job);
 	return launch(&args, hys_ocl_divide_up(job->layout.row_keys, keys), job->rows * job->groups,
 		      64, error);
@@ -363,6 +365,8 @@ static hys_status score_kept(const struct job *job, struct hys_error *error)
 		hys_ocl_arg_tensor(&args, &job->args->index_w);
 		work_arg(&args, job, job->layout.packed);
 		work_arg(&args, job, job->layout.panels);
+		work_arg(&args, job, job->layout.entries);
+		hys_ocl_arg_i32(&args, job->layout.pack_entries);
 	} else {
 		score_args(&args, job);
 	}
@@ -407,6 +411,9 @@ static hys_status run_coarse_to_fine(const struct job *job, struct hys_error *er
 	hys_status status = HYS_OK;
 	HYS_TRY(score_keys(job, error));
 	HYS_TRY(keep_coarse(job, error));
+	if (job->layout.pack_entries && job->row_first == 0)
+		HYS_TRY(pack_keys(job, false, 0, job->call->size.entries, job->layout.entries,
+				  error));
 	HYS_TRY(score_kept(job, error));
 	if (job->call->problem->scoring.block > 1)
 		HYS_TRY(score_kept_blocks(job, error));
