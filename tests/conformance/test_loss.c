@@ -72,6 +72,8 @@ static const struct loss_case table[] = {
 	{CORE("no index at all"), SEE(20, 40), .indices = INDICES_EMPTY, .features = LOSS_TEACHER_OUT},
 	{CORE("junk"), SEE(40, 50), .topk = 20, .indices = INDICES_JUNK, .features = LOSS_TEACHER_OUT},
 	{FULL("large K"), SEE(5, 700, .full = true), .topk = 600},
+	{FULL("dense, long"), SEE(5, 1500, .full = true), .features = DENSE},
+	{FULL("many rows"), SEE(400, 60), .index_heads = 2},
 
 	{CORE("documents"), .visible = {.q_lengths = LENGTHS(1, 0, 33, 1, 1, 20)}},
 	{FULL("documents, dense"), .visible = {.q_lengths = LENGTHS(1, 0, 33, 1, 1, 20)}, .features = DENSE},
