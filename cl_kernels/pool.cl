@@ -332,13 +332,15 @@ pool_bias_backward(BACKWARD_ARGS, long rows, __global float *dbias, long4 dbias_
 {
 	__local float sums[64];
 	struct pooling p = POOLING;
-	int blocks = (width + 15) / 16, item = (int)get_local_id(0);
+	/* Unsigned: PoCL 5.0 loses what depends on a signed quotient of the work-item's number. */
+	const uint item = (uint)get_local_id(0);
+	int blocks = (width + 15) / 16, lane = (int)(item % 16);
 	int wanted = (int)get_group_id(0) / blocks;
-	int c = (int)get_group_id(0) % blocks * 16 + item % 16;
+	int c = (int)get_group_id(0) % blocks * 16 + lane;
 	float sum = 0.0f;
 	if (c < width)
 		sum = bias_part(&p, row_unit + row_unit_at, units, grad_y, grad_y_at, grad_y_type,
-				row_first, rows, item / 16, wanted, c);
+				row_first, rows, (int)(item / 16), wanted, c);
 	sums[item] = sum;
 	barrier(CLK_LOCAL_MEM_FENCE);
 	if (item < 16 && c < width) {

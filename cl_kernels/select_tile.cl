@@ -50,8 +50,10 @@ INLINE void score_tile(struct scoring sc, const struct tile *tile, bool active,
 		       long4 q_scale_at, const __global float *w, long4 w_at,
 		       const struct keys *keys, long row, int group)
 {
-	int item = (int)get_local_id(0);
-	int head_item = item / KEY_ITEMS, key_item = item % KEY_ITEMS;
+	/* Unsigned: PoCL 5.0 loses what depends on a signed quotient of the work-item's number. */
+	const uint number = (uint)get_local_id(0);
+	int item = (int)number;
+	int head_item = (int)(number / KEY_ITEMS), key_item = (int)(number % KEY_ITEMS);
 	int head_end = (group + 1) * sc.group_heads;
 	float sums[ITEM_KEYS];
 	for (int n = 0; n < ITEM_KEYS; n++)
