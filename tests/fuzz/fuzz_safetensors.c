@@ -15,7 +15,12 @@ static void check_tensor(const struct st_file *file, const struct st_tensor *ten
 
 	if (tensor->rank < 0 || tensor->rank > ST_RANK_MAX || tensor->bytes < 0)
 		abort();
-	if (tensor->bytes > 0 && (begin < data || tensor->bytes > data + size - begin))
+	/* in the bytes given or, where those are not aligned, in a copy */
+	if (tensor->bytes > 0 && begin != tensor->aligned &&
+	    (begin < data || tensor->bytes > data + size - begin))
+		abort();
+	if (tensor->dtype != HYS_DTYPE_DEFAULT &&
+	    (uintptr_t)begin % hys_dtype_size(tensor->dtype) != 0)
 		abort();
 	for (int32_t d = 0; d < tensor->rank; d++)
 		elements = tensor->shape[d] > 0 && elements > INT64_MAX / tensor->shape[d]
