@@ -249,7 +249,7 @@ bool place_collect(struct place *place, char *message, size_t size)
 			status = hys_buffer_read(place->exec, item->tensor.buffer, 0, item->image,
 						 item->bytes, &place->error);
 	}
-	if (status == HYS_OK)
+	if (status == HYS_OK && place->exec)
 		status = hys_exec_finish(place->exec, &place->error);
 	if (status != HYS_OK) {
 		snprintf(message, size, "%s: %s", hys_status_name(status), place->error.message);

@@ -31,8 +31,8 @@ struct placed {
 
 struct place {
 	struct hys_context *context;
-	struct hys_exec *exec;
-	int32_t device; /* of the context */
+	struct hys_exec *exec; /* NULL = nothing runs: host memory only */
+	int32_t device;	       /* of the context */
 	unsigned flags;
 	struct placed items[PLACE_MAX];
 	int32_t count;

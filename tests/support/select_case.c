@@ -50,10 +50,10 @@ static void scale_values(struct select_data *data, int64_t q_count, int64_t k_co
 
 	if (data->about->values == SCORES_HUGE || data->about->values == SCORES_MIXED)
 		k = largest_of(dtype) / 8;
-	if (data->about->values == SCORES_TINY) {
-		k = dtype == HYS_F16 ? 1e-7 : dtype == HYS_F8E4M3 ? 1.0 / 256 : 1e-15;
-		q = dtype == HYS_F16 || dtype == HYS_F8E4M3 ? 1 : 1e-15;
-	}
+	if (data->about->values == SCORES_TINY)
+		q = k = 1e-15;
+	if (data->about->values == SCORES_DENORMAL)
+		k = dtype == HYS_F16 ? 1e-7 : dtype == HYS_F8E4M3 ? 1.0 / 256 : 1e-39;
 	for (int64_t i = 0; i < q_count; i++)
 		data->q[i] *= q;
 	for (int64_t i = 0; i < k_count; i++)

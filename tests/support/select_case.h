@@ -15,7 +15,8 @@ enum score_values {
 	SCORES_RISING,	 /* the best come last */
 	SCORES_FALLING,	 /* the best come first */
 	SCORES_HUGE,	 /* up to 1e30, or the type's largest */
-	SCORES_TINY,	 /* products of 1e-30; the type's denormals */
+	SCORES_TINY,	 /* products of 1e-30 */
+	SCORES_DENORMAL, /* keys that are denormal numbers of the type */
 	SCORES_INFINITE, /* infinities of both signs among the keys */
 	SCORES_NAN,	 /* NaN among the keys */
 	SCORES_ALL_NAN,	 /* in every key of some rows and in some weights */
