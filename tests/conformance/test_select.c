@@ -52,7 +52,7 @@ static const struct select_case table[] = {
 	{CORE("two groups"), SEE(20, 50), .groups = 2},
 	{FULL("groups of one head"), SEE(20, 50), .heads = 6, .groups = 6},
 	{CORE("K per group"), SEE(20, 50), .groups = 4, .topk = 9, .group_topk = NUMBERS(9, 1, 4, 7)},
-	{FULL("slots over K"), SEE(20, 50), .groups = 2, .group_topk = NUMBERS(3, 8), .features = SELECT_WIDE},
+	{CORE("slots between K and its largest"), SEE(20, 50), .groups = 2, .topk = 12, .group_topk = NUMBERS(3, 8), .features = SELECT_SLOTS},
 
 	{FULL("blocks of 2"), SEE(40, 70), .block = 2},
 	{FULL("blocks of 3"), SEE(40, 70), .block = 3},

@@ -48,7 +48,7 @@ static const struct select_case table[] = {
 	{FULL("fine, one key"), SEE(5, 1), FINE, .coarse_block = 4, .coarse_keep = 9},
 	{FULL("fine, only indices"), SEE(40, 100), FINE, .coarse_block = 4, .coarse_keep = 9, .features = SELECT_ONLY_INDICES},
 	{CORE("fine, range, in the call"), SEE(40, 100), FINE, .coarse_block = 4, .coarse_keep = 9, .features = SELECT_RANGE | SELECT_EXACT},
-	{FULL("fine, range of its own tensors"), SEE(40, 100), FINE, .coarse_block = 4, .coarse_keep = 9, .features = SELECT_RANGE_CUT | SELECT_WIDE},
+	{FULL("fine, range of its own tensors"), SEE(40, 100), FINE, .coarse_block = 4, .coarse_keep = 9, .groups = 2, .group_topk = NUMBERS(5, 3), .features = SELECT_RANGE_CUT | SELECT_SLOTS},
 	{FULL("fine, long"), SEE(9, 4000, .full = true), FINE, .coarse_block = 64, .coarse_keep = 16, .heads = 2, .topk = 300},
 
 	{CORE("alone"), SEE(40, 150), ALONE, .coarse_block = 8, .topk = 5},

@@ -251,6 +251,18 @@ static void ask_oracle(struct select_data *data)
 	};
 }
 
+static void choose_topk(struct select_data *data)
+{
+	const int32_t most = data->problem.choosing.topk_max;
+
+	data->slots = data->about->features & SELECT_SLOTS ? 0 : most;
+	for (int32_t u = 0; u < data->problem.scoring.groups; u++) {
+		data->topk[u] = data->about->group_topk ? data->about->group_topk[u] : most;
+		if (data->about->features & SELECT_SLOTS)
+			data->slots = ora_max(data->slots, data->topk[u] + 1);
+	}
+}
+
 void select_make(struct select_data *data, const struct select_case *about)
 {
 	static const hys_op ops[] = {
@@ -270,11 +282,8 @@ void select_make(struct select_data *data, const struct select_case *about)
 		data->row_first = data->visible.rows / 3;
 		data->row_count = ora_max(data->visible.rows / 3, 1);
 	}
-	data->slots = data->problem.choosing.topk_max + (about->features & SELECT_WIDE ? 5 : 0);
 	data->exact = is_exact(about);
-	for (int32_t u = 0; u < data->problem.scoring.groups; u++)
-		data->topk[u] =
-			about->group_topk ? about->group_topk[u] : data->problem.choosing.topk_max;
+	choose_topk(data);
 	make_operands(data, &rng);
 	ask_oracle(data);
 }

@@ -26,7 +26,7 @@ enum score_values {
 #define SELECT_ONLY_INDICES 1u /* no optional output */
 #define SELECT_RANGE 2u	       /* rows [rows/3, 2 rows/3) of whole tensors */
 #define SELECT_RANGE_CUT 4u    /* the same with tensors of just these rows */
-#define SELECT_WIDE 8u	       /* indices have more slots than the largest topk */
+#define SELECT_SLOTS 8u	       /* indices have one slot more than the largest topk, not topk_max */
 #define SELECT_EXACT 16u       /* ask for the method in the call, not in the problem */
 
 struct select_case {
