@@ -1,4 +1,4 @@
-# cmake -DWHAT=stage|headers|symbols|cmake|pkgconfig -DBUILD=... -DSOURCE=... -DCC=... -DCXX=... -DFLAGS=... -P install.cmake
+# cmake -DWHAT=stage|headers|symbols|cmake|pkgconfig|readme -DBUILD=... -DSOURCE=... -DCC=... -DCXX=... -DFLAGS=... -P install.cmake
 # "stage" installs into BUILD/install_test; the others look at what is there, as a user of the library would.
 
 cmake_minimum_required(VERSION 3.21)
@@ -98,6 +98,22 @@ function(check_pkgconfig)
     run(${prefix}/consumer_shared)
     run(${CC} ${FLAGS} ${SOURCE}/tests/install/consumer.c -o ${prefix}/consumer_static ${static})
     run(${prefix}/consumer_static)
+endfunction()
+
+# The example in README.md is what a user copies first: it compiles without a warning and runs.
+function(check_readme)
+    find_library_folder()
+    file(READ ${SOURCE}/README.md text)
+    if(NOT text MATCHES "\n```c\n(.*return 0;\n}\n)```")
+        message(FATAL_ERROR "README.md has no example in C")
+    endif()
+    file(WRITE ${prefix}/readme.c "${CMAKE_MATCH_1}")
+    run(${CC} ${FLAGS} -std=c11 -Wall -Wextra -Werror ${prefix}/readme.c -o ${prefix}/readme -I${prefix}/include
+        -L${library_folder} -lhyscale -Wl,-rpath,${library_folder})
+    run(${prefix}/readme)
+    if(NOT output MATCHES "row 1023 attends to keys 0, 1, \\.\\.\\. 63")
+        message(SEND_ERROR "the example in README.md prints: ${output}")
+    endif()
 endfunction()
 
 cmake_language(CALL check_${WHAT})
