@@ -25,27 +25,27 @@ struct tile {
 	struct tile tile = {tile_q, tile_k, tile_sums, tile_key};
 
 /* Loads DEPTH channels of the tile's heads and keys; what is not there is 0. */
-INLINE void load_tile(struct scoring sc, const struct tile *tile, const __global void *q,
+INLINE void load_tile(const struct scoring *sc, const struct tile *tile, const __global void *q,
 		      long4 q_at, const __global float *q_scale, long4 q_scale_at,
 		      const struct keys *keys, long row, int head, int head_end, int depth)
 {
 	int item = (int)get_local_id(0);
 	for (int i = item; i < DEPTH * TILE_HEADS; i += 64) {
 		int j = head + i / DEPTH, d = depth + i % DEPTH;
-		bool there = j < head_end && d < sc.dim;
+		bool there = j < head_end && d < sc->dim;
 		tile->q[i % DEPTH * TILE_HEADS + i / DEPTH] =
 			there ? load_q(q, q_at, q_scale, q_scale_at, row, j, d) : 0.0f;
 	}
 	for (int i = item; i < DEPTH * TILE_KEYS; i += 64) {
 		int key = tile->key[i / DEPTH], d = depth + i % DEPTH;
-		bool there = key >= 0 && d < sc.dim;
+		bool there = key >= 0 && d < sc->dim;
 		tile->k[i % DEPTH * TILE_KEYS + i / DEPTH] = there ? load_k(keys, key, d) : 0.0f;
 	}
 }
 
 /* Scores of the keys in tile->key, into tile->sums[0 .. TILE_KEYS). With `active` false
  * it does nothing but pass the barriers that all must pass. */
-INLINE void score_tile(struct scoring sc, const struct tile *tile, bool active,
+INLINE void score_tile(const struct scoring *sc, const struct tile *tile, bool active,
 		       const __global void *q, long4 q_at, const __global float *q_scale,
 		       long4 q_scale_at, const __global float *w, long4 w_at,
 		       const struct keys *keys, long row, int group)
@@ -54,17 +54,17 @@ INLINE void score_tile(struct scoring sc, const struct tile *tile, bool active,
 	const uint number = (uint)get_local_id(0);
 	int item = (int)number;
 	int head_item = (int)(number / KEY_ITEMS), key_item = (int)(number % KEY_ITEMS);
-	int head_end = (group + 1) * sc.group_heads;
+	int head_end = (group + 1) * sc->group_heads;
 	float sums[ITEM_KEYS];
 	for (int n = 0; n < ITEM_KEYS; n++)
 		sums[n] = 0.0f;
-	for (int head = group * sc.group_heads; head < (active ? head_end : 0);
+	for (int head = group * sc->group_heads; head < (active ? head_end : 0);
 	     head += TILE_HEADS) {
 		float dots[ITEM_HEADS][ITEM_KEYS];
 		for (int m = 0; m < ITEM_HEADS; m++)
 			for (int n = 0; n < ITEM_KEYS; n++)
 				dots[m][n] = 0.0f;
-		for (int depth = 0; depth < sc.dim; depth += DEPTH) {
+		for (int depth = 0; depth < sc->dim; depth += DEPTH) {
 			load_tile(sc, tile, q, q_at, q_scale, q_scale_at, keys, row, head, head_end,
 				  depth);
 			barrier(CLK_LOCAL_MEM_FENCE);
@@ -83,10 +83,10 @@ INLINE void score_tile(struct scoring sc, const struct tile *tile, bool active,
 			int j = head + head_item * ITEM_HEADS + m;
 			float weight = j < head_end ? load_w(w, w_at, row, j) : 0.0f;
 			for (int n = 0; n < ITEM_KEYS; n++)
-				sums[n] = j < head_end
-						  ? FMA(weight, activate(sc, sc.scale * dots[m][n]),
-							sums[n])
-						  : sums[n];
+				sums[n] = j < head_end ? FMA(weight,
+							     activate(*sc, sc->scale * dots[m][n]),
+							     sums[n])
+						       : sums[n];
 		}
 	}
 	for (int n = 0; n < ITEM_KEYS; n++)
@@ -112,7 +112,7 @@ score_keys(SCORE_ARGS, KEY_ARGS, __global uchar *lines, long lines_at, long line
 	for (int n = (int)get_local_id(0); n < TILE_KEYS; n += 64)
 		tile.key[n] = first + n < seen.y ? first + n : -1;
 	barrier(CLK_LOCAL_MEM_FENCE);
-	score_tile(sc, &tile, first < seen.y, q, q_at, q_scale, q_scale_at, w, w_at, &keys, row,
+	score_tile(&sc, &tile, first < seen.y, q, q_at, q_scale, q_scale_at, w, w_at, &keys, row,
 		   (int)(line % sc.groups));
 	for (int n = (int)get_local_id(0); n < TILE_KEYS; n += 64)
 		if (tile.key[n] >= 0)
@@ -157,7 +157,7 @@ score_kept(SCORE_ARGS, const __global uchar *lists, long lists_at, int slots, __
 		tile.key[n] = entry >= t.begin && entry < t.end ? entry : -1;
 	}
 	barrier(CLK_LOCAL_MEM_FENCE);
-	score_tile(sc, &tile, first < count, q, q_at, q_scale, q_scale_at, w, w_at, &keys, row,
+	score_tile(&sc, &tile, first < count, q, q_at, q_scale, q_scale_at, w, w_at, &keys, row,
 		   (int)(line % sc.groups));
 	for (int n = (int)get_local_id(0); n < TILE_KEYS; n += 64)
 		if (tile.key[n] >= 0)

@@ -38,6 +38,7 @@ struct seen_device {
 struct seen {
 	struct seen_device devices[DEVICES_MAX];
 	int32_t count;
+	int32_t considered; /* rejected ones too */
 };
 
 static const struct hys_ocl_quirk *find_quirk(const char *platform)
@@ -284,6 +285,7 @@ static hys_status consider(struct hys_discovery *discovery, struct seen *seen,
 	struct hys_ocl_device *device = hys_alloc(&discovery->host->allocator, sizeof(*device));
 	if (!device)
 		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for an OpenCL device");
+	seen->considered++;
 	device->base.backend = &hys_backend_opencl;
 	device->base.host = discovery->host;
 	device->platform = platform;
@@ -377,6 +379,10 @@ hys_status hys_ocl_discover(struct hys_discovery *discovery, struct hys_error *e
 				       platform_count < PLATFORMS_MAX ? platform_count
 								      : PLATFORMS_MAX,
 				       types[i], error);
+	if (status == HYS_OK && seen->considered == 0)
+		status = hys_fail(error, HYS_NO_DEVICE, 0,
+				  "the OpenCL platforms that are installed (%u) have no devices",
+				  platform_count);
 cleanup:
 	hys_free(&discovery->host->allocator, seen);
 	return status;
