@@ -1,6 +1,5 @@
 /* ocl_backend.c - the OpenCL backend: buffers, streams, copies, events. */
 #include <string.h>
-#include <time.h>
 
 #include "ocl_internal.h"
 
@@ -169,27 +168,29 @@ static bool rect_legal(const struct hys_copy *copy, const int64_t pitch[2])
 }
 
 /* Runs that lie behind each other on both sides are one. */
-static void merge_runs(struct hys_copy *copy)
+static void merge_inner(struct hys_copy *copy)
 {
 	if (copy->count[1] > 1 && copy->host_pitch[1] == copy->bytes &&
 	    copy->device_pitch[1] == copy->bytes) {
 		copy->bytes *= copy->count[1];
 		copy->count[1] = 1;
 	}
-	if (copy->count[1] == 1) { /* the outer ones take the inner ones' place */
-		copy->count[1] = copy->count[0];
-		copy->host_pitch[1] = copy->host_pitch[0];
-		copy->device_pitch[1] = copy->device_pitch[0];
-		copy->count[0] = 1;
-		if (copy->count[1] > 1 && copy->host_pitch[1] == copy->bytes &&
-		    copy->device_pitch[1] == copy->bytes) {
-			copy->bytes *= copy->count[1];
-			copy->count[1] = 1;
-		}
-	}
 }
 
-/* Splits along dimension d until OpenCL takes the pieces. */
+static void merge_runs(struct hys_copy *copy)
+{
+	merge_inner(copy);
+	if (copy->count[1] > 1)
+		return;
+	/* the outer ones take the inner ones' place */
+	copy->count[1] = copy->count[0];
+	copy->host_pitch[1] = copy->host_pitch[0];
+	copy->device_pitch[1] = copy->device_pitch[0];
+	copy->count[0] = 1;
+	merge_inner(copy);
+}
+
+/* Splits along a dimension until OpenCL takes the pieces. */
 static cl_int copy_split(struct hys_stream *stream, const struct hys_copy *copy, bool in)
 {
 	if (rect_legal(copy, copy->host_pitch) && rect_legal(copy, copy->device_pitch))
