@@ -371,7 +371,7 @@ void suite_sweep(struct suite_list *list, const void *base, const char *what, si
 
 		memcpy((char *)copy + offset, &values[i], sizeof(values[i]));
 		snprintf(copy->name, sizeof(copy->name), "%s=%d", what, values[i]);
-		copy->flags = 0;
+		copy->flags = i % 4 == 0 || i == count - 1 ? SUITE_CORE : 0;
 	}
 }
 

@@ -115,7 +115,7 @@ struct suite_list {
 /* Copies `item`; answers the copy, good until the next call. */
 void *suite_add(struct suite_list *list, const void *item);
 /* Variants of `base` with the int32_t at `offset` set to each of `values` (count of
- * them), called "<what>=<value>". */
+ * them), called "<what>=<value>". Every fourth and the last are core cases. */
 void suite_sweep(struct suite_list *list, const void *base, const char *what, size_t offset,
 		 const int32_t *values, int32_t count);
 /* Sizes around tile edges. */
