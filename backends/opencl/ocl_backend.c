@@ -96,6 +96,9 @@ static void stream_destroy(struct hys_stream *stream)
 {
 	if (!stream)
 		return;
+	/* After a failure work may still be under way on memory that is freed next. */
+	if (stream->queue && !stream->native)
+		clFinish(stream->queue);
 	if (stream->queue)
 		clReleaseCommandQueue(stream->queue);
 	hys_free(&stream->device->base.host->allocator, stream);
