@@ -280,7 +280,7 @@ store_teacher(__global float *out, long4 out_at, struct row_map map, int topk, _
 /* ---- loss ---- */
 
 /* The sum of 64 work-items' pairs of floats, in a fixed order. */
-static inline float sum_pairs(__local float *sums, __local float *rests, float sum, float rest)
+INLINE float sum_pairs(__local float *sums, __local float *rests, float sum, float rest)
 {
 	const int lane = (int)get_local_id(0);
 	float whole = 0.0f, whole_rest = 0.0f;
