@@ -56,17 +56,23 @@ static hys_status select_fine(struct steps *s)
 	return select_into(s, HYS_METHOD_COARSE_TO_FINE, s->options->topk, s->fine);
 }
 
-static hys_status attend(struct steps *s, const int32_t *list, int32_t topk)
+/* The layer's q, k and v; the caller adds the indices, if any, and where the results go. */
+static struct hys_attention_args attention_of(const struct steps *s, void *o, float *lse)
 {
 	const struct demo_layer *l = s->layer;
-	struct hys_attention_args args = {
-		.struct_size = sizeof args,
+	return (struct hys_attention_args){
+		.struct_size = sizeof(struct hys_attention_args),
 		.q = l->q,
 		.k = l->k,
 		.v = l->v,
-		.indices = indices_of(s, list, topk),
-		.o = hys_host(s->o, HYS_BF16, 3, l->rows, l->heads, l->v.shape[2]),
-		.lse = hys_host(s->lse, HYS_F32, 2, l->rows, l->heads, 0)};
+		.o = hys_host(o, HYS_BF16, 3, l->rows, l->heads, l->v.shape[2]),
+		.lse = hys_host(lse, HYS_F32, 2, l->rows, l->heads, 0)};
+}
+
+static hys_status attend(struct steps *s, const int32_t *list, int32_t topk)
+{
+	struct hys_attention_args args = attention_of(s, s->o, s->lse);
+	args.indices = indices_of(s, list, topk);
 	return hys_attention_forward(s->exec, s->batch, &args, &s->error);
 }
 
@@ -77,14 +83,7 @@ static hys_status attend_exact(struct steps *s)
 
 static hys_status attend_dense(struct steps *s)
 {
-	const struct demo_layer *l = s->layer;
-	struct hys_attention_args args = {
-		.struct_size = sizeof args,
-		.q = l->q,
-		.k = l->k,
-		.v = l->v,
-		.o = hys_host(s->dense_o, HYS_BF16, 3, l->rows, l->heads, l->v.shape[2]),
-		.lse = hys_host(s->dense_lse, HYS_F32, 2, l->rows, l->heads, 0)};
+	const struct hys_attention_args args = attention_of(s, s->dense_o, s->dense_lse);
 	return hys_attention_forward(s->dense_exec, s->dense_batch, &args, &s->error);
 }
 
@@ -401,7 +400,7 @@ static bool allocate(struct steps *s)
 		memcpy(blocks[i].pointer, &memory, sizeof memory);
 		ok = ok && memory;
 	}
-	/* Gradient of sum(o * v of the same row), a fixed and plausible direction. */
+	/* A fixed direction for the backward pass; its time does not depend on the values. */
 	for (size_t i = 0; ok && i < rows * h * width; i++)
 		tool_put(HYS_BF16, s->grad_o, (int64_t)i, sin(0.37 * (double)i));
 	return ok;
