@@ -5,9 +5,9 @@
 
 static const char *const entries[] = {HYS_OCL_PRODUCT_ENTRIES, HYS_OCL_ROW_ENTRIES, "softmax",
 				      "finish", NULL};
-#define SOURCE                                                                  \
-	{                                                                       \
-		"attention_forward.cl", entries, hys_ocl_attention_define, NULL \
+#define SOURCE                                                                        \
+	{                                                                             \
+		"attention_forward.cl", entries, hys_ocl_attention_define, NULL, NULL \
 	}
 const struct hys_ocl_products hys_ocl_forward_cpu = {SOURCE, HYS_OCL_CPU_VECTORS};
 const struct hys_ocl_products hys_ocl_forward_tile = {SOURCE, HYS_OCL_TILE};

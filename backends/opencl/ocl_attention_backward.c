@@ -13,9 +13,9 @@ static const char *const entries[] = {HYS_OCL_PRODUCT_ENTRIES,
 				      "finish_rows",
 				      "add_sink",
 				      NULL};
-#define SOURCE                                                                   \
-	{                                                                        \
-		"attention_backward.cl", entries, hys_ocl_attention_define, NULL \
+#define SOURCE                                                                         \
+	{                                                                              \
+		"attention_backward.cl", entries, hys_ocl_attention_define, NULL, NULL \
 	}
 const struct hys_ocl_products hys_ocl_backward_cpu = {SOURCE, HYS_OCL_CPU_VECTORS};
 const struct hys_ocl_products hys_ocl_backward_tile = {SOURCE, HYS_OCL_TILE};

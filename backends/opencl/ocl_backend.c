@@ -3,7 +3,7 @@
 
 #include "ocl_internal.h"
 
-static const char *const capability_names[] = {"cpu", "clblast", NULL};
+static const char *const capability_names[] = {"cpu", "clblast", "mma", "wgmma", NULL};
 
 /* ---- buffers ---- */
 

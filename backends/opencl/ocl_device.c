@@ -22,6 +22,8 @@ static const struct hys_ocl_quirk quirks[] = {
 /* cl_khr_pci_bus_info, cl_nv_device_attribute_query and cl_khr_device_uuid, which
  * 1.2 headers need not have. */
 #define DEVICE_PCI_BUS_INFO_KHR 0x410F
+#define DEVICE_COMPUTE_CAPABILITY_MAJOR_NV 0x4000
+#define DEVICE_COMPUTE_CAPABILITY_MINOR_NV 0x4001
 #define DEVICE_PCI_BUS_ID_NV 0x4008
 #define DEVICE_PCI_SLOT_ID_NV 0x4009
 #define DEVICE_PCI_DOMAIN_ID_NV 0x400A
@@ -136,6 +138,36 @@ static double nominal_flops(const struct hys_ocl_quirk *quirk, cl_device_id id)
 	       (double)device_number(id, CL_DEVICE_MAX_CLOCK_FREQUENCY) * 1e6;
 }
 
+/* What the device can do, less what the caller pretends away. */
+static void find_capabilities(struct hys_ocl_device *device)
+{
+	const char *const *names = hys_backend_opencl.capability_names;
+	struct hys_device_info *info = &device->base.info;
+	uint64_t found = 0;
+	size_t used = 0;
+	if (info->kind == HYS_DEVICE_CPU)
+		found |= HYS_OCL_CPU;
+#ifdef HYS_WITH_CLBLAST
+	found |= HYS_OCL_CLBLAST;
+#endif
+	if (device->compute_capability >= 80)
+		found |= HYS_OCL_MMA;
+	if (device->compute_capability == 90)
+		found |= HYS_OCL_WGMMA;
+	for (int32_t i = 0; names[i]; i++) {
+		if (hys_host_disabled(device->base.host, names[i]))
+			found &= ~(UINT64_C(1) << i);
+		if (found >> i & 1)
+			used += (size_t)snprintf(info->capabilities + used,
+						 sizeof(info->capabilities) - used, "%s%s",
+						 used ? " " : "", names[i]);
+	}
+	if (device->compute_capability)
+		snprintf(info->capabilities + used, sizeof(info->capabilities) - used, "%ssm_%d",
+			 used ? " " : "", (int)device->compute_capability);
+	device->base.capabilities = found;
+}
+
 static void describe(struct hys_ocl_device *device)
 {
 	struct hys_device_info *info = &device->base.info;
@@ -160,14 +192,11 @@ static void describe(struct hys_ocl_device *device)
 	device->vector_width = (int32_t)device_number(id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
 	uint64_t fp = device_number(id, CL_DEVICE_SINGLE_FP_CONFIG);
 	device->fast_fma = (fp & CL_FP_FMA) && !(fp & CL_FP_SOFT_FLOAT);
-	if (info->kind == HYS_DEVICE_CPU)
-		device->base.capabilities |= HYS_OCL_CPU;
-#ifdef HYS_WITH_CLBLAST
-	device->base.capabilities |= HYS_OCL_CLBLAST;
-#endif
-	for (int32_t i = 0; hys_backend_opencl.capability_names[i]; i++)
-		if (hys_host_disabled(device->base.host, hys_backend_opencl.capability_names[i]))
-			device->base.capabilities &= ~(UINT64_C(1) << i);
+	if (has_extension(id, "cl_nv_device_attribute_query"))
+		device->compute_capability =
+			(int32_t)(10 * device_number(id, DEVICE_COMPUTE_CAPABILITY_MAJOR_NV) +
+				  device_number(id, DEVICE_COMPUTE_CAPABILITY_MINOR_NV));
+	find_capabilities(device);
 }
 
 /* Fills `reason` and answers false when the device cannot be used. */

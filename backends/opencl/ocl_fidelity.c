@@ -27,7 +27,7 @@ static void define(const struct hys_ocl_source *own, const struct hys_ocl_device
 }
 
 static const char *const entries[] = {"dense_mass", "judge", NULL};
-const struct hys_ocl_source hys_ocl_fidelity_source = {"fidelity.cl", entries, define, NULL};
+const struct hys_ocl_source hys_ocl_fidelity_source = {"fidelity.cl", entries, define, NULL, NULL};
 
 /* Two lines, of masses and of logits, for each sampled row and group of a tile. */
 struct layout {

@@ -20,6 +20,8 @@
 /* Capabilities, in the order of capability_names. */
 #define HYS_OCL_CPU (UINT64_C(1) << 0)	   /* a processor: tiles for vectors */
 #define HYS_OCL_CLBLAST (UINT64_C(1) << 1) /* CLBlast was built in */
+#define HYS_OCL_MMA (UINT64_C(1) << 2)	   /* NVIDIA's mma.sync of bf16: sm_80 and newer */
+#define HYS_OCL_WGMMA (UINT64_C(1) << 3)   /* NVIDIA's wgmma and large local memory: sm_90 */
 
 /* A table row of what is known of a platform; see ocl_device.c. */
 struct hys_ocl_quirk {
@@ -38,8 +40,9 @@ struct hys_ocl_device {
 	char platform_name[64];
 	char platform_version[96];
 	size_t work_group_max;
-	bool fast_fma;	      /* else programs multiply and add: macro FMA of common.clh */
-	int32_t vector_width; /* f32 lanes of its registers, 1 on most GPUs */
+	bool fast_fma;		    /* else programs multiply and add: macro FMA of common.clh */
+	int32_t vector_width;	    /* f32 lanes of its registers, 1 on most GPUs */
+	int32_t compute_capability; /* NVIDIA's, 90 for 9.0; 0 = none */
 };
 
 static inline struct hys_ocl_device *hys_ocl_device(const struct hys_device *device)
@@ -94,6 +97,9 @@ struct hys_ocl_source {
 		       const struct hys_problem *problem, struct hys_ocl_options *options);
 	/* What else would otherwise be compiled by the first call; NULL = nothing. */
 	hys_status (*prepare)(struct hys_ocl_device *device, struct hys_error *error);
+	/* NVIDIA: the target, as "sm_90a", that the compiled text is rewritten for (ocl_ptx.h) before
+	 * it is loaded; "" = as compiled, for large local memory alone; NULL = not rewritten. */
+	const char *rewrite;
 };
 
 /* hys_kernel instances: one cl_kernel per entry, in the order of `entries`. */

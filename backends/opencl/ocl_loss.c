@@ -47,9 +47,9 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 	hys_ocl_define_blocks(options, products->variant, &blocks);
 }
 
-#define SOURCE                                           \
-	{                                                \
-		"indexer_loss.cl", entries, define, NULL \
+#define SOURCE                                                 \
+	{                                                      \
+		"indexer_loss.cl", entries, define, NULL, NULL \
 	}
 const struct hys_ocl_products hys_ocl_loss_cpu = {SOURCE, HYS_OCL_CPU_VECTORS};
 const struct hys_ocl_products hys_ocl_loss_tile = {SOURCE, HYS_OCL_TILE};

@@ -10,7 +10,7 @@
 #define WANTED_S 0.1
 
 static const char *const entries[] = {"peak_fma", NULL};
-static const struct hys_ocl_source source = {"peak.cl", entries, NULL, NULL};
+static const struct hys_ocl_source source = {"peak.cl", entries, NULL, NULL, NULL};
 
 struct measuring {
 	struct hys_stream stream;

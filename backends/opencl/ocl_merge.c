@@ -14,7 +14,7 @@ static void define(const struct hys_ocl_source *own, const struct hys_ocl_device
 }
 
 static const char *const entries[] = {"merge", NULL};
-const struct hys_ocl_source hys_ocl_merge_source = {"merge.cl", entries, define, NULL};
+const struct hys_ocl_source hys_ocl_merge_source = {"merge.cl", entries, define, NULL, NULL};
 
 hys_status hys_ocl_merge(const struct hys_kernel *kernel, struct hys_stream *stream, void *instance,
 			 const struct hys_call *call, struct hys_error *error)

@@ -5,7 +5,7 @@ enum { POOL, POOL_BOUNDS, POOL_NORMS, POOL_BACKWARD, POOL_BIAS_BACKWARD };
 
 static const char *const entries[] = {"pool",	       "pool_bounds",	     "pool_norms",
 				      "pool_backward", "pool_bias_backward", NULL};
-const struct hys_ocl_source hys_ocl_pool_source = {"pool.cl", entries, NULL, NULL};
+const struct hys_ocl_source hys_ocl_pool_source = {"pool.cl", entries, NULL, NULL, NULL};
 
 /* What forward and backward have in common; POOLING_ARGS of pool.cl. */
 struct pooling {

@@ -7,6 +7,7 @@
 
 #include "ocl_embedded.h"
 #include "ocl_internal.h"
+#include "ocl_ptx.h"
 
 #define PIECES_MAX 64
 
@@ -110,35 +111,61 @@ static hys_status add_file(struct text *text, const char *name, size_t length,
 	return add_piece(text, start, strlen(start), error);
 }
 
-static void log_failure(struct hys_ocl_device *device, cl_program program, const char *file,
-			char *head, size_t head_size)
+/* What the driver's compiler said, to be freed; NULL when it is nothing. */
+static char *build_log(const struct hys_ocl_device *device, cl_program program)
 {
 	const struct hys_allocator *allocator = &device->base.host->allocator;
 	size_t bytes = 0;
-	head[0] = 0;
 	if (clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) !=
 		    CL_SUCCESS ||
 	    bytes == 0)
-		return;
+		return NULL;
 	char *log = hys_alloc(allocator, (int64_t)bytes + 1);
-	if (log && clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, log,
-					 NULL) == CL_SUCCESS) {
-		hys_host_log(device->base.host, HYS_LOG_ERROR, "%s does not build on %s:\n%s", file,
-			     device->base.info.name, log);
-		snprintf(head, head_size, "%s", log);
-		for (char *c = head; *c; c++)
-			if (*c == '\n')
-				*c = ' ';
-	}
+	if (log &&
+	    clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) ==
+		    CL_SUCCESS &&
+	    log[strspn(log, " \n")])
+		return log;
 	hys_free(allocator, log);
+	return NULL;
+}
+
+static void log_failure(struct hys_ocl_device *device, cl_program program, const char *file,
+			char *head, size_t head_size)
+{
+	char *log = build_log(device, program);
+	head[0] = 0;
+	if (!log)
+		return;
+	hys_host_log(device->base.host, HYS_LOG_ERROR, "%s does not build on %s:\n%s", file,
+		     device->base.info.name, log);
+	snprintf(head, head_size, "%s", log);
+	for (char *c = head; *c; c++)
+		if (*c == '\n')
+			*c = ' ';
+	hys_free(&device->base.host->allocator, log);
+}
+
+/* Registers, spills and local memory of each kernel, where the compiler was asked for them. */
+static void log_resources(struct hys_ocl_device *device, cl_program program, const char *file)
+{
+	if (!device->base.host->log || device->compute_capability == 0)
+		return;
+	char *log = build_log(device, program);
+	if (log)
+		hys_host_log(device->base.host, HYS_LOG_INFO, "%s on %s:\n%s", file,
+			     device->base.info.name, log);
+	hys_free(&device->base.host->allocator, log);
 }
 
 static hys_status build(struct hys_ocl_device *device, cl_program program, const char *file,
 			const char *options, struct hys_error *error)
 {
 	cl_int code = clBuildProgram(program, 1, &device->id, options, NULL, NULL);
-	if (code == CL_SUCCESS)
+	if (code == CL_SUCCESS) {
+		log_resources(device, program, file);
 		return HYS_OK;
+	}
 	if (code == CL_OUT_OF_HOST_MEMORY)
 		return hys_ocl_check(error, code, "clBuildProgram");
 	char head[160];
@@ -153,59 +180,83 @@ static bool cached(const struct hys_ocl_device *device)
 	return device->base.host->cache_dir && !device->quirk->own_cache;
 }
 
-static void make_key(const struct hys_ocl_device *device, const char *file, const char *options,
-		     struct hys_ocl_key *key)
+static void make_key(const struct hys_ocl_device *device, const struct hys_ocl_source *source,
+		     const char *options, struct hys_ocl_key *key)
 {
-	int length =
-		snprintf(key->text, sizeof(key->text),
-			 "hyscale %s\nsources %s\nfile %s\noptions %s\nplatform %s %s\n"
-			 "device %s\nvendor %s\ndriver %s\n",
-			 HYS_VERSION_STRING, hys_embedded_hash, file, options,
-			 device->platform_name, device->platform_version, device->base.info.name,
-			 device->base.info.vendor, device->base.info.driver);
+	int length = snprintf(
+		key->text, sizeof(key->text),
+		"hyscale %s\nsources %s\nfile %s\noptions %s\nrewritten %s\nplatform %s %s\n"
+		"device %s\nvendor %s\ndriver %s\n",
+		HYS_VERSION_STRING, hys_embedded_hash, source->file, options,
+		source->rewrite ? source->rewrite : "no", device->platform_name,
+		device->platform_version, device->base.info.name, device->base.info.vendor,
+		device->base.info.driver);
 	key->length = (size_t)length < sizeof(key->text) ? (size_t)length : sizeof(key->text) - 1;
+}
+
+static hys_status build_binary(struct hys_ocl_device *device, const char *file, const char *options,
+			       const void *binary, size_t bytes, cl_program *out,
+			       struct hys_error *error)
+{
+	cl_int state = CL_SUCCESS, code = CL_SUCCESS;
+	const unsigned char *bytes_at = binary;
+	cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes,
+						       &bytes_at, &state, &code);
+	if (!program)
+		return hys_ocl_check(error, code, "clCreateProgramWithBinary");
+	hys_status status = hys_ocl_check(error, state, "clCreateProgramWithBinary");
+	if (status == HYS_OK)
+		status = build(device, program, file, options, error);
+	if (status == HYS_OK)
+		*out = program;
+	else
+		clReleaseProgram(program);
+	return status;
 }
 
 /* From the cache: NULL when there is nothing there or the driver refuses it. */
 static cl_program load(struct hys_ocl_device *device, const struct hys_ocl_key *key,
-		       const char *options)
+		       const char *file, const char *options)
 {
 	unsigned char *binary = NULL;
 	size_t bytes = 0;
+	cl_program program = NULL;
 	if (!hys_ocl_cache_load(device->base.host, key, &binary, &bytes))
 		return NULL;
-	cl_int state = CL_SUCCESS, code = CL_SUCCESS;
-	const unsigned char *constant = binary;
-	cl_program program = clCreateProgramWithBinary(device->context, 1, &device->id, &bytes,
-						       &constant, &state, &code);
+	(void)build_binary(device, file, options, binary, bytes, &program, NULL);
 	hys_free(&device->base.host->allocator, binary);
-	if (!program)
+	return program;
+}
+
+/* What CL_PROGRAM_BINARIES answers, to be freed; NULL when it is nothing. */
+static unsigned char *read_binary(struct hys_ocl_device *device, cl_program program, size_t *bytes)
+{
+	const struct hys_allocator *allocator = &device->base.host->allocator;
+	cl_uint devices = 0;
+	*bytes = 0;
+	/* Other devices of a caller's context have no binary: sizes come one per device. */
+	if (clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof(devices), &devices, NULL) !=
+		    CL_SUCCESS ||
+	    devices != 1 ||
+	    clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(*bytes), bytes, NULL) !=
+		    CL_SUCCESS ||
+	    *bytes == 0)
 		return NULL;
-	if (state == CL_SUCCESS &&
-	    clBuildProgram(program, 1, &device->id, options, NULL, NULL) == CL_SUCCESS)
-		return program;
-	clReleaseProgram(program);
+	unsigned char *binary = hys_alloc(allocator, (int64_t)*bytes);
+	if (binary && clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary,
+				       NULL) == CL_SUCCESS)
+		return binary;
+	hys_free(allocator, binary);
 	return NULL;
 }
 
 static void store(struct hys_ocl_device *device, const struct hys_ocl_key *key, cl_program program)
 {
-	const struct hys_allocator *allocator = &device->base.host->allocator;
-	cl_uint devices = 0;
 	size_t bytes = 0;
-	/* Other devices of a caller's context have no binary: sizes come one per device. */
-	if (clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof(devices), &devices, NULL) !=
-		    CL_SUCCESS ||
-	    devices != 1 ||
-	    clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, NULL) !=
-		    CL_SUCCESS ||
-	    bytes == 0)
-		return;
-	unsigned char *binary = hys_alloc(allocator, (int64_t)bytes);
-	if (binary && clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary,
-				       NULL) == CL_SUCCESS)
+	unsigned char *binary = read_binary(device, program, &bytes);
+	if (binary)
 		hys_ocl_cache_store(device->base.host, key, binary, bytes);
-	hys_free(allocator, binary);
+	hys_free(&device->base.host->allocator, binary);
 }
 
 static hys_status build_source(struct hys_ocl_device *device, const char *file, const char *options,
@@ -228,12 +279,49 @@ static hys_status build_source(struct hys_ocl_device *device, const char *file, 
 	return status;
 }
 
+/* Compiles, and puts the rewritten text in the place of what came out. */
+static hys_status build_rewritten(struct hys_ocl_device *device,
+				  const struct hys_ocl_source *source, const char *options,
+				  cl_program *out, struct hys_error *error)
+{
+	const struct hys_allocator *allocator = &device->base.host->allocator;
+	cl_program plain = NULL;
+	unsigned char *binary = NULL;
+	char *text = NULL;
+	size_t bytes = 0, text_bytes = 0;
+	hys_status status = build_source(device, source->file, options, &plain, error);
+	if (status != HYS_OK)
+		return status;
+	binary = read_binary(device, plain, &bytes);
+	clReleaseProgram(plain);
+	if (!binary)
+		return hys_fail(error, HYS_UNSUPPORTED, 0,
+				"%s: the driver does not give the program's binary", source->file);
+	HYS_TRY(hys_ptx_rewrite(allocator, (const char *)binary, bytes, source->rewrite, &text,
+				&text_bytes, error));
+	HYS_TRY(build_binary(device, source->file, options, text, text_bytes, out, error));
+cleanup:
+	hys_free(allocator, binary);
+	hys_free(allocator, text);
+	return status;
+}
+
+static hys_status compile(struct hys_ocl_device *device, const struct hys_ocl_source *source,
+			  const char *options, cl_program *out, struct hys_error *error)
+{
+	if (source->rewrite)
+		return build_rewritten(device, source, options, out, error);
+	return build_source(device, source->file, options, out, error);
+}
+
 hys_status hys_ocl_program_build(struct hys_ocl_device *device, const struct hys_ocl_source *source,
 				 const struct hys_problem *problem, cl_program *program,
 				 struct hys_error *error)
 {
 	struct hys_ocl_options options = {0};
 	append(&options, "-cl-std=CL1.2");
+	if (device->compute_capability)
+		append(&options, " -cl-nv-verbose");
 	if (device->fast_fma)
 		hys_ocl_define(&options, "FAST_FMA", 1);
 	if (source->define)
@@ -242,13 +330,13 @@ hys_status hys_ocl_program_build(struct hys_ocl_device *device, const struct hys
 		return hys_fail(error, HYS_INTERNAL, 0, "build options of %s are too long",
 				source->file);
 	if (!cached(device))
-		return build_source(device, source->file, options.text, program, error);
+		return compile(device, source, options.text, program, error);
 
 	struct hys_ocl_key key;
-	make_key(device, source->file, options.text, &key);
-	cl_program built = load(device, &key, options.text);
+	make_key(device, source, options.text, &key);
+	cl_program built = load(device, &key, source->file, options.text);
 	if (!built) {
-		hys_status status = build_source(device, source->file, options.text, &built, error);
+		hys_status status = compile(device, source, options.text, &built, error);
 		if (status != HYS_OK)
 			return status;
 		store(device, &key, built);

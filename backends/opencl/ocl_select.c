@@ -83,21 +83,22 @@ static const char *const coarse_entries[] = {COARSE_ENTRIES, "score_keys", NULL}
 static const char *const coarse_cpu_entries[] = {COARSE_ENTRIES, PACKED_ENTRIES, NULL};
 static const char *const clblast_entries[] = {COARSE_ENTRIES, "score_keys", "score_products", NULL};
 
-const struct hys_ocl_select hys_ocl_select_ref = {{"select_ref.cl", exact_entries, define, NULL},
-						  HYS_OCL_SCORE_REF};
-const struct hys_ocl_select hys_ocl_select_tile = {{"select_tile.cl", exact_entries, define, NULL},
-						   HYS_OCL_SCORE_TILE};
+const struct hys_ocl_select hys_ocl_select_ref = {
+	{"select_ref.cl", exact_entries, define, NULL, NULL}, HYS_OCL_SCORE_REF};
+const struct hys_ocl_select hys_ocl_select_tile = {
+	{"select_tile.cl", exact_entries, define, NULL, NULL}, HYS_OCL_SCORE_TILE};
 const struct hys_ocl_select hys_ocl_select_cpu = {
-	{"select_cpu.cl", exact_cpu_entries, define, NULL}, HYS_OCL_SCORE_CPU};
-const struct hys_ocl_select hys_ocl_coarse_ref = {{"select_ref.cl", coarse_entries, define, NULL},
-						  HYS_OCL_SCORE_REF};
-const struct hys_ocl_select hys_ocl_coarse_tile = {{"select_tile.cl", coarse_entries, define, NULL},
-						   HYS_OCL_SCORE_TILE};
+	{"select_cpu.cl", exact_cpu_entries, define, NULL, NULL}, HYS_OCL_SCORE_CPU};
+const struct hys_ocl_select hys_ocl_coarse_ref = {
+	{"select_ref.cl", coarse_entries, define, NULL, NULL}, HYS_OCL_SCORE_REF};
+const struct hys_ocl_select hys_ocl_coarse_tile = {
+	{"select_tile.cl", coarse_entries, define, NULL, NULL}, HYS_OCL_SCORE_TILE};
 const struct hys_ocl_select hys_ocl_coarse_cpu = {
-	{"select_cpu.cl", coarse_cpu_entries, define, NULL}, HYS_OCL_SCORE_CPU};
+	{"select_cpu.cl", coarse_cpu_entries, define, NULL, NULL}, HYS_OCL_SCORE_CPU};
 /* The two steps of coarse_to_fine use the programs of coarse. */
 const struct hys_ocl_select hys_ocl_fine_clblast = {
-	{"select_tile.cl", clblast_entries, define, hys_ocl_gemm_prepare}, HYS_OCL_SCORE_CLBLAST};
+	{"select_tile.cl", clblast_entries, define, hys_ocl_gemm_prepare, NULL},
+	HYS_OCL_SCORE_CLBLAST};
 
 bool hys_ocl_select_clblast_applicable(const struct hys_kernel *kernel,
 				       const struct hys_device *device,
