@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Installs what the build (or with "test", the whole test suite) needs and this machine lacks.
+# Installs what the build needs and this machine lacks; with "test", also what most tests need; with "ci", also what some stages of
+# tools/test.sh need and skip without. Of the last, what cannot be had is only said.
 #
-#   tools/setup.sh [demo|test] [--check]
+#   tools/setup.sh [demo|test|ci] [--check]
 #
 # Prints the missing package names before it does anything; prints nothing and returns at once when nothing is missing.
 # --check only names them, exit status 1 if there are any.
 set -u
 
+# Set ci/FOLDER: unpacked into build/packages/FOLDER (or below $HYS_CI_PACKAGES), since installing would disturb other packages or programs.
+#
 # package                 set   what it is for                            a way to look for it where there is no dpkg
 packages='
 gcc                       demo  C compiler                                cmd:cc
@@ -27,14 +30,27 @@ clang                     test  sanitizers and fuzzers                    cmd:cl
 libomp-dev                test  OpenMP runtime that TSan understands      none
 doxygen                   test  API documentation                         cmd:doxygen
 clinfo                    test  shows the OpenCL devices of a failed run  cmd:clinfo
+ccache                    ci    compiles for one configuration only once  cmd:ccache
+clang-19                  ci    kernels for AMD and NVIDIA devices        cmd:clang-19
+llvm-19                   ci    looks into what clang-19 made             cmd:llvm-objdump-19
+clang-15                  ci    kernels as SPIR-V                         cmd:clang-15
+llvm-spirv-15             ci    kernels as SPIR-V                         cmd:llvm-spirv-15
+spirv-tools               ci    validates SPIR-V                          cmd:spirv-val
+libclc-19                 ci/libclc  OpenCL C functions, for clang-19     none
+intel-opencl-icd          ci/intel   ocloc, compiles for Intel devices   none
+libigc1                   ci/intel   its compiler                         none
+libigdfcl1                ci/intel   its compiler                         none
+libigdgmm12               ci/intel   its memory manager                   none
+libopencl-clang14         ci/intel   its front end                        none
+libllvmspirvlib14         ci/intel   its front end                        none
 '
 
 want=demo check=0
 for arg in "$@"; do
     case $arg in
-        demo|test) want=$arg ;;
+        demo|test|ci) want=$arg ;;
         --check) check=1 ;;
-        *) echo "usage: tools/setup.sh [demo|test] [--check]" >&2; exit 2 ;;
+        *) echo "usage: tools/setup.sh [demo|test|ci] [--check]" >&2; exit 2 ;;
     esac
 done
 
@@ -48,10 +64,19 @@ clang_runtime() {
     echo "libclang-rt-${version:-14}-dev"
 }
 
+# Whether the set is one of those wanted.
+wanted() { # set
+    case $want in
+        demo) [ "$1" = demo ] ;;
+        test) [ "$1" = demo ] || [ "$1" = test ] ;;
+        ci) [[ "$1" =~ ^(demo|test|ci)$ ]] ;;
+    esac
+}
+
 wanted_rows() {
     local package set rest
     while read -r package set rest; do
-        [ -n "$package" ] && { [ "$set" = demo ] || [ "$want" = test ]; } || continue
+        wanted "${set:-}" || continue
         [ "$package" != @clang-rt ] || package=$(clang_runtime)
         echo "$package ${rest##* }"
     done <<< "$packages"
@@ -60,6 +85,7 @@ wanted_rows() {
 missing_by_dpkg() {
     local rows installed package probe
     rows=$(wanted_rows)
+    # shellcheck disable=SC2046
     installed=$(dpkg-query -W -f '${binary:Package} ${Package} ${db:Status-Status}\n' \
                 $(cut -d ' ' -f 1 <<< "$rows") 2>/dev/null | sed -n 's/^[^ ]* \([^ ]*\) installed$/\1/p')
     while read -r package probe; do
@@ -78,12 +104,31 @@ missing_by_probe() {
     done < <(wanted_rows)
 }
 
-if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then debian=1; else debian=0; fi
-if [ $debian = 1 ]; then missing=$(missing_by_dpkg); else missing=$(missing_by_probe); fi
-[ -n "$missing" ] || exit 0
-missing=$(tr '\n' ' ' <<< "$missing")
+# "package folder" of what is to be unpacked and is not.
+missing_unpacked() {
+    local package set rest
+    [ "$want" = ci ] || return
+    while read -r package set rest; do
+        [[ "$set" != ci/* ]] || [ -e "$unpack_in/${set#ci/}/.$package" ] || echo "$package ${set#ci/}"
+    done <<< "$packages"
+}
 
-say "missing: $missing"
+unpack() { # package folder
+    local folder=$unpack_in/$2 deb
+    mkdir -p "$folder" && deb=$(mktemp -d) || return
+    (cd "$deb" && apt-get download -q "$1") && dpkg -x "$deb"/*.deb "$folder" && touch "$folder/.$1"
+    rm -rf "$deb"
+    [ -e "$folder/.$1" ]
+}
+
+if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then debian=1; else debian=0; fi
+unpack_in=${HYS_CI_PACKAGES:-$(dirname "$0")/../build/packages}
+if [ $debian = 1 ]; then missing=$(missing_by_dpkg); else missing=$(missing_by_probe); fi
+to_unpack=$(missing_unpacked)
+[ -n "$missing$to_unpack" ] || exit 0
+missing=$(paste -s -d ' ' <<< "$missing")
+
+say "missing: $missing $(cut -d ' ' -f 1 <<< "$to_unpack" | paste -s -d ' ')"
 [ $check = 0 ] || exit 1
 if [ $debian = 0 ]; then
     say "this is not a Debian system; install the packages that correspond to these Debian names by hand, then run this again"
@@ -91,18 +136,39 @@ if [ $debian = 0 ]; then
 fi
 if [ "$(id -u)" = 0 ]; then as_root=
 elif command -v sudo >/dev/null; then as_root=sudo
-else
+elif [ -n "$missing" ]; then
     say "neither root nor sudo here; ask an administrator to run: apt-get install $missing"
     exit 1
+else as_root=true # unpacking takes no rights
 fi
 
-install_missing() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing </dev/null; }
+install() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" </dev/null; }
 
 log=$(mktemp) && trap 'rm -f "$log"' EXIT
-if ! { $as_root apt-get update -q </dev/null && install_missing; } > "$log" 2>&1; then
+$as_root apt-get update -q </dev/null > "$log" 2>&1
+updated=$?
+# shellcheck disable=SC2086
+if [ $updated = 0 ] && { [ -z "$missing" ] || install $missing; } >> "$log" 2>&1; then
+    got=$missing without=
+elif [ "$want" != ci ]; then
     tail -n 20 "$log" >&2
     say "apt-get failed (its last lines are above)"
     say "next: see that the package sources answer (apt-get update), then: ${as_root:+$as_root }apt-get install $missing"
     exit 1
+else
+    got='' without=''
+    for package in $missing; do
+        if install "$package" >> "$log" 2>&1; then got+="$package "; else without+="$package "; fi
+    done
 fi
-say "installed: $missing"
+while read -r package folder; do
+    [ -n "$package" ] || continue
+    if unpack "$package" "$folder" >> "$log" 2>&1; then got+="$package "; else without+="$package "; fi
+done <<< "$to_unpack"
+
+[ -z "$got" ] || say "installed: $got"
+if [ -n "$without" ]; then
+    tail -n 20 "$log" >&2
+    say "could not be had (see above): $without"
+    exit 1
+fi

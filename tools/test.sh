@@ -1,117 +1,94 @@
 #!/usr/bin/env bash
-# Builds and tests hyscale in each configuration that it promises to work in, one stage each.
+# Runs the stages of tools/ci/stages.txt: builds and tests hyscale in each configuration that it promises to work in.
 #
-#   tools/test.sh [--quick] [STAGE...]
+#   tools/test.sh [--quick | --all | STAGE...]     --list names the stages
 #
 # Works in build/test (or $HYS_BUILD_DIR). Its last line counts the tests of all stages; exit status 1 if one failed.
 set -u
 
-# name       tier    preset    build folder   options for cmake                         environment                                         tests, as ctest selects them
-stages='
-default    ; quick ; dev     ; dev          ;                                         ;                                                   ; -LE ^(install|docs)$
-install    ; quick ; dev     ; dev          ;                                         ;                                                   ; -L ^install$
-docs       ; quick ; dev     ; dev          ;                                         ;                                                   ; -L ^docs$
-minimal    ; quick ; minimal ; minimal      ;                                         ;                                                   ; -LE ^docs$
-noplatform ; full  ; dev     ; dev          ;                                         ; OCL_ICD_VENDORS=/nonexistent                      ; -LE ^(install|docs)$
-scalar     ; full  ; dev     ; dev          ;                                         ; HYS_DISABLE=avx2 OCL_ICD_VENDORS=/nonexistent     ; -LE ^(install|docs)$
-asan       ; full  ; asan    ; asan         ;                                         ; OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd      ; -LE ^(install|docs)$
-tsan       ; full  ; tsan    ; tsan         ;                                         ;                                                   ; -L ^(unit|conformance|fault)$
-no-opencl  ; full  ; dev     ; no-opencl    ; -DWITH_OPENCL=OFF -DWITH_CLBLAST=OFF    ;                                                   ; -L ^(unit|install)$
-no-openmp  ; full  ; dev     ; no-openmp    ; -DWITH_OPENMP=OFF                       ;                                                   ; -L ^(unit|install)$
-no-hwloc   ; full  ; dev     ; no-hwloc     ; -DWITH_HWLOC=OFF                        ;                                                   ; -L ^(unit|install)$
-no-clblast ; full  ; dev     ; no-clblast   ; -DWITH_CLBLAST=OFF                      ;                                                   ; -L ^(unit|install)$
-fuzz       ; full  ; fuzz    ; fuzz         ;                                         ;                                                   ; -L ^fuzz$
-'
-
 cd "$(dirname "$0")/.." || exit 1
-root=$PWD/build/test
-[ -z "${HYS_BUILD_DIR:-}" ] || root=$(realpath -m "$HYS_BUILD_DIR")
+HYS_CI_ROOT=$PWD/build/test
+[ -z "${HYS_BUILD_DIR:-}" ] || HYS_CI_ROOT=$(realpath -m "$HYS_BUILD_DIR")
+export HYS_CI_ROOT
 
-known=$(cut -d ';' -f 1 <<< "$stages" | tr -s '\n ' ' ')
-tiers='quick full'
-names=
-for arg in "$@"; do
-    if [ "$arg" = --quick ]; then tiers=quick
-    elif [[ "$known" = *" $arg "* ]]; then names="$names $arg"
-    else echo "usage: tools/test.sh [--quick] [STAGE...]; stages:$known" >&2; exit 2
-    fi
+rows=$(grep -vE '^(#|$)' tools/ci/stages.txt)
+known=$(awk '{ print $1 }' <<< "$rows")
+for script in tools/ci/*.sh; do
+    name=$(basename "$script" .sh)
+    [ "$name" = common ] || grep -qxF "$name" <<< "$known" || { echo "test: tools/ci/stages.txt does not name $name" >&2; exit 1; }
 done
 
-passed=0 failed=0 skipped=0 failed_stages=
-jobs=$(nproc 2>/dev/null || echo 2)
+usage() { echo "usage: tools/test.sh [--quick | --all | STAGE...]; --list names the stages" >&2; exit 2; }
 
-# Threads that wait must not take the cores from the tests that run beside them.
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+tiers=' quick full ' names=' '
+for arg in "$@"; do
+    case $arg in
+        --list) echo "$rows"; exit 0 ;;
+        --quick) tiers=' quick ' ;;
+        --all) tiers=' quick full all ' ;;
+        *) grep -qxF -e "$arg" <<< "$known" || usage
+           names="$names$arg " ;;
+    esac
+done
 
-note() { echo "  $*"; }
-
-fail_stage() { # what next-step
-    note "FAILED: $1"
-    note "next: $2"
-    failed_stages="$failed_stages $stage"
+chosen() { # stage tier
+    if [ "$names" != ' ' ]; then [[ $names = *" $1 "* ]]; else [[ $tiers = *" $2 "* ]]; fi
 }
-
-build() {
-    local log=$folder/build.log
-    mkdir -p "$folder"
-    # shellcheck disable=SC2086
-    if cmake --preset "$preset" -B "$folder" -DHYS_TEST_POCL_CACHE="$root/pocl" $options > "$log" 2>&1 &&
-       cmake --build "$folder" >> "$log" 2>&1; then
-        return 0
-    fi
-    grep -nE -A 8 'error:|Error|FAILED' "$log" | head -n 30
-    failed=$((failed + 1))
-    fail_stage "it does not build" "read $log, then: cmake --build $folder"
-    return 1
-}
-
-# Adds what ctest says in its summary to the counts. What it could not run for want of a program, it counts as failed.
-count() { # log
-    local summary total bad not_run
-    summary=$(grep -E 'tests passed, [0-9]+ tests? failed out of [0-9]+' "$1")
-    total=$(sed -nE 's/.*out of ([0-9]+).*/\1/p' <<< "$summary")
-    bad=$(sed -nE 's/.* ([0-9]+) tests? failed.*/\1/p' <<< "$summary")
-    not_run=$(grep -cE '^\s+[0-9]+ - .* \((Skipped|Disabled)\)$' "$1")
-    passed=$((passed + ${total:-0} - ${bad:-0} - not_run))
-    failed=$((failed + ${bad:-1}))
-    skipped=$((skipped + not_run))
-}
-
-say_skipped_cases() {
-    local cases
-    cases=$(grep -hoE '^\[  SKIPPED \] [A-Za-z_0-9]+$' "$folder/Testing/Temporary/LastTest.log" 2>/dev/null | cut -c 14- | sort -u)
-    [ -z "$cases" ] || note "skipped inside tests: $(wc -l <<< "$cases") cases: $(tr '\n' ' ' <<< "$cases" | fold -s -w 120 | sed '2,$s/^/    /')"
-}
-
-run_tests() {
-    local log=$folder/ctest.log status
-    # shellcheck disable=SC2086
-    env $environment ctest --test-dir "$folder" -j "$jobs" --output-on-failure --no-tests=error $selection > "$log" 2>&1
-    status=$?
-    grep -vE '^ *(Start +[0-9]+|[0-9]+/[0-9]+ Test .* Passed|Internal ctest|Test project|.*\*proc)|^$|^Label Time' "$log" | sed 's/^/  /'
-    count "$log"
-    say_skipped_cases
-    [ $status = 0 ] || fail_stage "see above, or $log" "${environment:+$environment }ctest --test-dir $folder --rerun-failed --output-on-failure"
-}
-
-trim() { sed -E 's/^ +| +$//g' <<< "$1"; }
 
 tools/setup.sh test || { echo "test: what is missing above is needed first" >&2; exit 1; }
+# What only some stages need: they say for themselves what they miss.
+[ "$tiers" = ' quick ' ] || tools/setup.sh ci
 
-while IFS=';' read -r stage tier preset build_name options environment selection; do
-    stage=$(trim "$stage") tier=$(trim "$tier") preset=$(trim "$preset") folder=$root/$(trim "$build_name")
-    options=$(trim "$options") environment=$(trim "$environment") selection=$(trim "$selection")
-    if [ -n "$names" ]; then
-        [[ " $names " = *" $stage "* ]] || continue
+# The configurations differ in few files, so most of the later ones' are compiled already.
+if command -v ccache >/dev/null; then
+    export CMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER-ccache} CCACHE_DIR=${CCACHE_DIR:-$HYS_CI_ROOT/ccache}
+    export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1
+fi
+
+passed=0 failed=0 skipped=0 failed_stages='' table=''
+
+# Sets result, and adds to the counts, from how a stage ended.
+judge() { # status log
+    local last counts=(0 0 0)
+    last=$(grep -v '^$' "$2" | tail -n 1)
+    if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]]; then
+        counts=("${BASH_REMATCH[@]:1}")
+        if [ "$1" = 0 ] && [ "${counts[1]}" = 0 ] && [ $((counts[0] + counts[2])) -gt 0 ]; then
+            result=passed
+            [ "${counts[0]}" -gt 0 ] || result=skipped
+        else
+            result=FAILED
+            [ "${counts[1]}" -gt 0 ] || counts[1]=1
+        fi
+    elif [ "$1" = 77 ]; then
+        result=skipped counts[2]=1
     else
-        [[ " $tiers " = *" $tier "* ]] || continue
+        echo "  ended with status $1, and without a count of its tests"
+        result=FAILED counts[1]=1
     fi
-    began=$SECONDS
-    echo "== $stage${environment:+ ($environment)}${options:+ ($options)}"
-    build && run_tests
-    echo "== $stage took $((SECONDS - began)) s"
-done < <(grep ';' <<< "$stages")
+    passed=$((passed + counts[0])) failed=$((failed + counts[1])) skipped=$((skipped + counts[2]))
+    row=("${counts[@]}")
+}
 
+run_stage() { # stage what-it-does
+    local stage=$1 began=$SECONDS status log
+    export HYS_CI_FOLDER=$HYS_CI_ROOT/stages/$stage
+    log=$HYS_CI_FOLDER/stage.log
+    mkdir -p "$HYS_CI_FOLDER"
+    echo "== $stage: $2"
+    bash "tools/ci/$stage.sh" < /dev/null 2>&1 | tee "$log" | sed -u 's/^/  /'
+    status=${PIPESTATUS[0]}
+    judge "$status" "$log"
+    [ "$result" != FAILED ] || failed_stages="$failed_stages $stage"
+    echo "== $stage: $result, took $((SECONDS - began)) s"
+    table+=$(printf '%-12s  %-7s  %7d  %7d  %7d  %7d' "$stage" "$result" "${row[@]}" $((SECONDS - began)))$'\n'
+}
+
+while read -r stage tier what; do
+    ! chosen "$stage" "$tier" || run_stage "$stage" "$what"
+done <<< "$rows"
+
+printf '\n%-12s  %-7s  %7s  %7s  %7s  %7s\n%s' stage result passed failed skipped seconds "$table"
 [ -z "$failed_stages" ] || echo "failed stages:$failed_stages"
 echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed = 0 ]
+[ $failed = 0 ] && [ $((passed + skipped)) -gt 0 ]
