@@ -361,6 +361,9 @@ struct hys_work {
 struct hys_work hys_work_of(const struct hys_problem *problem, const struct hys_batch *batch,
 			    int64_t rows, int64_t keys);
 double hys_cost_flops(hys_op op, const struct hys_problem *problem, const struct hys_work *work);
+/* Seconds that the plan's devices take for so much useful work, memory traffic
+ * aside; NaN when `op` is not planned. */
+double hys_cost_time_s(const struct hys_plan *plan, hys_op op, double flops);
 
 /* selftest.c: runs a tiny problem through `kernel` and through the reference
  * kernel on a device of the CPU backend. HYS_OK, or what differs in `reason`. */

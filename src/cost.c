@@ -239,6 +239,19 @@ static double device_time_s(const struct hys_plan *plan, hys_op op, int32_t i,
 		    plan->shares[i] * cost->bytes / speed.bytes_per_s);
 }
 
+double hys_cost_time_s(const struct hys_plan *plan, hys_op op, double flops)
+{
+	const struct hys_cost cost = {.flops = flops};
+	double time_s = 0;
+
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		if (!hys_plan_choice(plan, op, i)->kernel)
+			return (double)NAN;
+		time_s = fmax(time_s, device_time_s(plan, op, i, &cost));
+	}
+	return time_s;
+}
+
 hys_status hys_plan_cost(const struct hys_plan *plan, hys_op op, const struct hys_batch *batch,
 			 struct hys_cost *cost, struct hys_error *error)
 {

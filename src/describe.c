@@ -26,20 +26,6 @@ static void add_bytes(struct hys_text *text, int64_t bytes)
 			     (int)(bytes % unit / (unit / 1024) * 10 / 1024), units[i]);
 }
 
-/* Useful work of the largest call, all devices together. */
-static void add_flops(struct hys_text *text, double flops)
-{
-	static const char *const units[] = {"FLOP",  "kFLOP", "MFLOP", "GFLOP",
-					    "TFLOP", "PFLOP", "EFLOP", "ZFLOP"};
-	double unit = 1;
-	int32_t i = 0;
-
-	for (; flops / unit >= 1000 && i < 7; i++)
-		unit *= 1000;
-	const int64_t tenths = (int64_t)(flops / unit * 10 + 0.5);
-	hys_text_add(text, "%lld.%d %s", (long long)(tenths / 10), (int)(tenths % 10), units[i]);
-}
-
 static void add_devices(struct hys_text *text, const struct hys_plan *plan)
 {
 	for (int32_t i = 0; i < plan->device_count; i++) {
@@ -83,7 +69,7 @@ static void add_choice(struct hys_text *text, const struct hys_plan *plan, hys_o
 	add_bytes(text, hys_workspace_bytes(plan, op, i, &size));
 	hys_text_pad(text, start, WORK_COLUMN);
 	work = hys_work_of(&plan->problem, NULL, plan->rows_max, plan->keys_max);
-	add_flops(text, hys_cost_flops(op, &plan->problem, &work));
+	hys_text_add_flops(text, hys_cost_flops(op, &plan->problem, &work));
 	hys_text_pad(text, start, WHY_COLUMN);
 	hys_text_add(text, "%s\n", choice->why);
 	add_why_not(text, choice->why_not);

@@ -1,6 +1,7 @@
 #include "text.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 
 void hys_text_add(struct hys_text *text, const char *format, ...)
@@ -21,4 +22,17 @@ void hys_text_pad(struct hys_text *text, size_t start, size_t column)
 	do
 		hys_text_add(text, " ");
 	while (text->length - start < column);
+}
+
+void hys_text_add_flops(struct hys_text *text, double flops)
+{
+	static const char *const units[] = {"FLOP",  "kFLOP", "MFLOP", "GFLOP",
+					    "TFLOP", "PFLOP", "EFLOP", "ZFLOP"};
+	double unit = 1;
+	int32_t i = 0;
+
+	for (; flops / unit >= 1000 && i < 7; i++)
+		unit *= 1000;
+	const int64_t tenths = (int64_t)(flops / unit * 10 + 0.5);
+	hys_text_add(text, "%lld.%d %s", (long long)(tenths / 10), (int)(tenths % 10), units[i]);
 }

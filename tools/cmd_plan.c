@@ -1,5 +1,5 @@
 /* cmd_plan.c - price a model's attention before a byte is allocated. */
-#include "tool.h"
+#include "plan_schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@ static const char doc[] =
 	"computed.\v"
 	"Examples:\n"
 	"  hyscale plan --model dsv32 --tokens 131072\n"
-	"  hyscale plan --model msa --tokens 1048576 --rows 65536 --json\n";
+	"  hyscale plan --model msa --tokens 1048576 --rows 65536 --json\n"
+	"  hyscale plan --model dsv32 --tokens 1048576 --schedule progressive --layers 61\n";
 
 static const struct argp_option options[] = {
 	{"model", 'm', "NAME", 0, "dsv32, glm5, hyv4, msa, nsa, moba, qsa, dsv4-csa or smollm2", 0},
@@ -18,6 +19,10 @@ static const struct argp_option options[] = {
 	{"rows", 'r', "R", 0, "Price its last R rows only, streamed against all keys", 0},
 	{"device", 'd', "DEVICE", 0, "A backend, a device's name or number (default: the first)",
 	 0},
+	{"schedule", 's', "NAME", 0,
+	 "Price the phases of a training run: progressive, exact or dense", 0},
+	{"steps", 't', "N", 0, "Steps of that run (default 1000)", 0},
+	{"layers", 'l', "N", 0, "Layers of the model (default 1)", 0},
 	{"json", 'j', 0, 0, "One JSON object per operation", 0},
 	{0},
 };
@@ -25,6 +30,7 @@ static const struct argp_option options[] = {
 struct plan_command {
 	const char *model, *device;
 	int64_t tokens, rows;
+	struct plan_schedule schedule;
 	bool json;
 };
 
@@ -44,8 +50,21 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 	case 'd':
 		plan->device = argument;
 		break;
+	case 's':
+		plan->schedule.name = argument;
+		break;
+	case 't':
+		if (!tool_integer(argument, 1, INT32_MAX, &plan->schedule.steps))
+			argp_error(state, "'%s' is not a number of steps between 1 and %d",
+				   argument, INT32_MAX);
+		break;
+	case 'l':
+		if (!tool_integer(argument, 1, 65536, &plan->schedule.layers))
+			argp_error(state, "'%s' is not a number of layers between 1 and 65536",
+				   argument);
+		break;
 	case 'j':
-		plan->json = true;
+		plan->json = plan->schedule.json = true;
 		break;
 	case ARGP_KEY_ARG:
 		argp_error(state, "unexpected argument '%s'", argument);
@@ -123,7 +142,8 @@ static int print_plan(const struct plan_command *command, const struct hys_plan 
 static int run(int argc, char **argv)
 {
 	const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
-	struct plan_command command = {.tokens = 32768};
+	struct plan_command command = {.tokens = 32768,
+				       .schedule = {.steps = 1000, .layers = 1}};
 	struct hys_problem problem;
 	struct hys_context *context;
 	struct hys_plan *plan = NULL;
@@ -134,6 +154,8 @@ static int run(int argc, char **argv)
 		command.rows = command.tokens;
 	if (hys_problem_named(command.model, &problem, &error) != HYS_OK)
 		return tool_failed("--model", &error);
+	if (command.schedule.name)
+		plan_schedule_problem(&problem);
 	int result = tool_open(command.device, &context, &numbers, &count);
 	if (result != TOOL_OK)
 		return result;
@@ -144,9 +166,11 @@ static int run(int argc, char **argv)
 						.rows_max = command.rows,
 						.keys_max = command.tokens,
 						.progress = tool_plan_progress};
-	if (hys_plan_create(context, &problem, &plan_options, &plan, &error) == HYS_OK)
+	if (hys_plan_create(context, &problem, &plan_options, &plan, &error) == HYS_OK) {
 		result = print_plan(&command, plan);
-	else
+		if (result == TOOL_OK && command.schedule.name)
+			result = plan_schedule_print(&command.schedule, plan);
+	} else
 		result = tool_failed("plan", &error);
 	hys_plan_destroy(plan);
 	free(numbers);

@@ -10,5 +10,6 @@
 #include "batch.h"
 #include "exec.h"
 #include "operations.h"
+#include "schedule.h"
 
 #endif

@@ -55,6 +55,12 @@ for model in dsv32 glm5 hyv4 msa nsa moba qsa dsv4-csa smollm2; do
 done
 expect "plan as JSON" 0 '"useful_flops":' "$hyscale" plan --model dsv32 --tokens 1048576 --device openmp --json
 expect "plan unknown model" 2 "dsv32" "$hyscale" plan --model gpt --tokens 4096
+expect "plan a schedule" 0 "whole run" "$hyscale" plan --model dsv32 --tokens 1048576 --device openmp --schedule progressive --layers 61
+expect "plan a schedule as JSON" 0 '"always_exact":' "$hyscale" plan --model msa --tokens 65536 --device openmp --schedule progressive --json
+expect "plan a short schedule" 0 "whole run" "$hyscale" plan --model nsa --tokens 4096 --device openmp --schedule exact --steps 3
+expect "plan unknown schedule" 2 "progressive, exact, dense" "$hyscale" plan --model dsv32 --tokens 4096 --device openmp --schedule eager
+expect "plan no room for a schedule" 2 "steps" "$hyscale" plan --model dsv32 --tokens 4096 --device openmp --schedule progressive --steps 2
+expect "plan bad layers" 2 "not a number of layers" "$hyscale" plan --model dsv32 --tokens 4096 --layers 0
 expect "plan bad tokens" 2 "not a number" "$hyscale" plan --model dsv32 --tokens -5
 
 expect "check" 0 "1 passed, 0 failed" "$hyscale" check --device openmp "$good"
