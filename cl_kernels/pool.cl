@@ -2,7 +2,8 @@
  * COARSE entries. Types are those of the tensors of each call, so they are arguments.
  *
  * Options: none. A unit is named by its number in the batch; unit_row[unit] is its first
- * row of x, unit_doc[unit] its document. */
+ * row of x, unit_doc[unit] its document. Numbers of units are int: Mesa 22.3.6's llvmpipe gets branches
+ * on comparisons of long wrong here. */
 #include "common.clh"
 
 #define POOL_MEAN 0
@@ -47,7 +48,7 @@ struct slots {
 	int count, own; /* slot `own` is the first of the unit's own */
 };
 
-static inline struct slots slots_of(const struct pooling *p, long unit)
+static inline struct slots slots_of(const struct pooling *p, int unit)
 {
 	struct slots s = {p->unit_row[unit], p->size, 0};
 	if (p->kind == POOL_OVERLAPPED && unit > 0 && p->unit_doc[unit - 1] == p->unit_doc[unit]) {
@@ -113,7 +114,7 @@ pool(POOLING_ARGS, long unit_first, __global void *y, long4 y_at, int y_type)
 	int c = (int)((long)get_group_id(0) % blocks) * 64 + (int)get_local_id(0);
 	if (c >= channels)
 		return;
-	struct slots s = slots_of(&p, unit_first + unit);
+	struct slots s = slots_of(&p, (int)(unit_first + unit));
 	float high = 0.0f;
 	float sum = kind == POOL_MEAN ? 0.0f : softmax_sum(&p, &s, c, &high);
 	store(y, y_at.s0 + unit * y_at.s1 + c, y_type, pooled(&p, &s, c, high, sum));
@@ -159,7 +160,7 @@ pool_bounds(POOLING_ARGS, long unit_first, __global void *y, long4 y_at, int y_t
 	int c = (int)((long)get_group_id(0) % blocks) * 64 + (int)get_local_id(0);
 	if (c >= channels)
 		return;
-	struct slots s = slots_of(&p, unit_first + unit);
+	struct slots s = slots_of(&p, (int)(unit_first + unit));
 	float low = INFINITY, high = NEGATIVE_INFINITY;
 	for (int i = 0; i < size; i++) {
 		float value = x_of(&p, s.begin + i, c);
@@ -205,7 +206,7 @@ pool_norms(POOLING_ARGS, long unit_first, int y_type, __global float *norm, long
 	__local float scratch[64];
 	struct pooling p = POOLING;
 	long unit = (long)get_group_id(0);
-	struct slots s = slots_of(&p, unit_first + unit);
+	struct slots s = slots_of(&p, (int)(unit_first + unit));
 	float largest = 0.0f, farthest = 0.0f;
 	for (int first = 0; first < size; first += ROWS) {
 		float squares[ROWS], distances[ROWS];
@@ -233,7 +234,7 @@ pool_norms(POOLING_ARGS, long unit_first, int y_type, __global float *norm, long
 /* ---- backward ---- */
 
 /* What a row of x gets from unit `unit` through slot `slot`, channel c of y. */
-static inline void differentiate(const struct pooling *p, long unit, int slot, int c, float grad,
+static inline void differentiate(const struct pooling *p, int unit, int slot, int c, float grad,
 				 float *dx, float *dgate)
 {
 	struct slots s = slots_of(p, unit);
@@ -251,11 +252,11 @@ static inline void differentiate(const struct pooling *p, long unit, int slot, i
 /* Gradients of element (row, channel) of x, channel of 2C when overlapped. row_unit names
  * the unit that a row belongs to, or -1. False when no unit reads it. */
 static inline bool differentiate_row(const struct pooling *p, const __global int *row_unit,
-				     long units, const __global void *grad_y, long4 grad_y_at,
+				     int units, const __global void *grad_y, long4 grad_y_at,
 				     int grad_y_type, long row, int channel, int *slot, float *dx,
 				     float *dgate)
 {
-	long unit = row_unit[row];
+	int unit = row_unit[row];
 	*dx = *dgate = 0.0f;
 	if (unit < 0)
 		return false;
@@ -277,7 +278,7 @@ static inline bool differentiate_row(const struct pooling *p, const __global int
 }
 
 #define BACKWARD_ARGS                                                                             \
-	POOLING_ARGS, long row_first, const __global int *row_unit, long row_unit_at, long units, \
+	POOLING_ARGS, long row_first, const __global int *row_unit, long row_unit_at, int units, \
 		const __global void *grad_y, long4 grad_y_at, int grad_y_type, int width,         \
 		int accumulate
 
@@ -308,14 +309,14 @@ pool_backward(BACKWARD_ARGS, __global void *dx, long4 dx_at, int dx_type, __glob
 }
 
 /* What the bias of slot `wanted`, channel c, gets from rows item, item + 4, ... */
-static inline float bias_part(const struct pooling *p, const __global int *row_unit, long units,
+static inline float bias_part(const struct pooling *p, const __global int *row_unit, int units,
 			      const __global void *grad_y, long4 grad_y_at, int grad_y_type,
 			      long row_first, long rows, int item, int wanted, int c)
 {
 	float sum = 0.0f;
 	for (long row = row_first + item; row < row_first + rows; row += 4) {
 		float x_part = 0.0f, gate_part = 0.0f;
-		long unit = row_unit[row];
+		int unit = row_unit[row];
 		int slot = 0;
 		if (unit >= 0 && row - p->unit_row[unit] == wanted)
 			differentiate_row(p, row_unit, units, grad_y, grad_y_at, grad_y_type, row,

@@ -92,13 +92,34 @@ static hys_status open_queue(struct hys_stream *stream, cl_command_queue native,
 	return hys_ocl_check(error, code, "clRetainCommandQueue");
 }
 
+static hys_status flush(struct hys_stream *stream, struct hys_error *error)
+{
+	if (stream->native)
+		return HYS_OK;
+	return hys_ocl_check(error, clFlush(stream->queue), "clFlush");
+}
+
+static hys_status finish(struct hys_stream *stream, struct hys_error *error)
+{
+	if (stream->native)
+		return HYS_OK;
+	if (stream->device->quirk->finish_forgets) {
+		hys_status status = hys_ocl_check(
+			error, clEnqueueMarkerWithWaitList(stream->queue, 0, NULL, NULL),
+			"clEnqueueMarkerWithWaitList");
+		if (status != HYS_OK)
+			return status;
+	}
+	return hys_ocl_check(error, clFinish(stream->queue), "clFinish");
+}
+
 static void stream_destroy(struct hys_stream *stream)
 {
 	if (!stream)
 		return;
 	/* After a failure work may still be under way on memory that is freed next. */
-	if (stream->queue && !stream->native)
-		clFinish(stream->queue);
+	if (stream->queue)
+		(void)finish(stream, NULL);
 	if (stream->queue)
 		clReleaseCommandQueue(stream->queue);
 	hys_free(&stream->device->base.host->allocator, stream);
@@ -117,20 +138,6 @@ static hys_status stream_create(struct hys_device *base, void *native_queue,
 	else
 		stream_destroy(stream);
 	return status;
-}
-
-static hys_status flush(struct hys_stream *stream, struct hys_error *error)
-{
-	if (stream->native)
-		return HYS_OK;
-	return hys_ocl_check(error, clFlush(stream->queue), "clFlush");
-}
-
-static hys_status finish(struct hys_stream *stream, struct hys_error *error)
-{
-	if (stream->native)
-		return HYS_OK;
-	return hys_ocl_check(error, clFinish(stream->queue), "clFinish");
 }
 
 /* ---- copies ---- */

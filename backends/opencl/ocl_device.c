@@ -11,12 +11,14 @@
 /* First fit by part of the platform's name; the last row fits all. Vendor ids are
  * no help: PoCL answers Intel's on any processor. */
 static const struct hys_ocl_quirk quirks[] = {
-	{"Portable Computing Language", true, 0},
-	{"Oclgrind", true, 0},
-	{"NVIDIA", false, 256},
-	{"AMD", false, 128},
-	{"Intel(R) OpenCL", false, 16},
-	{"", false, 0},
+	{.platform = "Portable Computing Language", .own_cache = true},
+	{.platform = "Oclgrind", .own_cache = true},
+	/* Mesa 22.3.6: after clFlush, clFinish returns at once if nothing was given since. */
+	{.platform = "rusticl", .own_cache = true, .finish_forgets = true},
+	{.platform = "NVIDIA", .flops_per_clock = 256},
+	{.platform = "AMD", .flops_per_clock = 128},
+	{.platform = "Intel(R) OpenCL", .flops_per_clock = 16},
+	{.platform = ""},
 };
 
 /* cl_khr_pci_bus_info, cl_nv_device_attribute_query and cl_khr_device_uuid, which

@@ -27,6 +27,7 @@
 struct hys_ocl_quirk {
 	const char *platform;	 /* part of CL_PLATFORM_NAME */
 	bool own_cache;		 /* keeps built programs itself: do not */
+	bool finish_forgets;	 /* clFinish does not wait for what was flushed before it */
 	int32_t flops_per_clock; /* f32, of one compute unit; 0 = ask for vector widths */
 };
 

@@ -109,7 +109,7 @@ static void backward_args(struct hys_ocl_args *args, const struct pooling *p,
 	pooling_args(args, p);
 	hys_ocl_arg_i64(args, call->row_first);
 	hys_ocl_arg_array(args, p->blocks ? &call->batch.entry_block : &call->batch.key_entry);
-	hys_ocl_arg_i64(args, grad->grad_y.shape[0]);
+	hys_ocl_arg_i32(args, grad->grad_y.shape[0]);
 	output_args(args, &grad->grad_y);
 	hys_ocl_arg_i32(args, p->x->shape[1]);
 	hys_ocl_arg_i32(args, (grad->flags & HYS_GRAD_ACCUMULATE) != 0);

@@ -107,6 +107,7 @@ void suite_begin(enum suite_over over, uint32_t ops, int32_t threads)
 		.struct_size = sizeof(options), .log = print_log, .threads = threads};
 	struct hys_error error;
 
+	options.devices = getenv("HYS_TEST_DEVICES");
 	if (threads > 0)
 		options.devices = "openmp";
 
