@@ -2,8 +2,8 @@
  * COARSE entries. Types are those of the tensors of each call, so they are arguments.
  *
  * Options: none. A unit is named by its number in the batch; unit_row[unit] is its first
- * row of x, unit_doc[unit] its document. Numbers of units are int: Mesa 22.3.6's llvmpipe gets branches
- * on comparisons of long wrong here. */
+ * row of x, unit_doc[unit] its document. Numbers of units are int: Mesa 22.3.6's llvmpipe
+ * gets branches on comparisons of long wrong here. */
 #include "common.clh"
 
 #define POOL_MEAN 0
@@ -277,9 +277,9 @@ static inline bool differentiate_row(const struct pooling *p, const __global int
 	return true;
 }
 
-#define BACKWARD_ARGS                                                                             \
+#define BACKWARD_ARGS                                                                            \
 	POOLING_ARGS, long row_first, const __global int *row_unit, long row_unit_at, int units, \
-		const __global void *grad_y, long4 grad_y_at, int grad_y_type, int width,         \
+		const __global void *grad_y, long4 grad_y_at, int grad_y_type, int width,        \
 		int accumulate
 
 /* Work-groups: rows of x [row_first, ...) * blocks of 64 channels. */

@@ -8,12 +8,18 @@
 #define DEVICES_MAX 64
 #define WORK_GROUP_LEAST 64
 
-/* First fit by part of the platform's name; the last row fits all. Vendor ids are
- * no help: PoCL answers Intel's on any processor. */
+/* First fit by parts of names; the last row fits all. Vendor ids are no help: PoCL answers
+ * Intel's on any processor. */
 static const struct hys_ocl_quirk quirks[] = {
 	{.platform = "Portable Computing Language", .own_cache = true},
 	{.platform = "Oclgrind", .own_cache = true},
-	/* Mesa 22.3.6: after clFlush, clFinish returns at once if nothing was given since. */
+	/* Mesa 22.3.6: after clFlush, clFinish returns at once if nothing was given since. Its
+	 * llvmpipe leaves loops when a work-item has been round them 65535 times in all. */
+	{.platform = "rusticl",
+	 .device = "llvmpipe",
+	 .own_cache = true,
+	 .finish_forgets = true,
+	 .defect = "llvmpipe ends loops after 65535 rounds: large problems would come out wrong"},
 	{.platform = "rusticl", .own_cache = true, .finish_forgets = true},
 	{.platform = "NVIDIA", .flops_per_clock = 256},
 	{.platform = "AMD", .flops_per_clock = 128},
@@ -45,10 +51,11 @@ struct seen {
 	int32_t considered; /* rejected ones too */
 };
 
-static const struct hys_ocl_quirk *find_quirk(const char *platform)
+static const struct hys_ocl_quirk *find_quirk(const char *platform, const char *device)
 {
 	const struct hys_ocl_quirk *quirk = quirks;
-	while (!strstr(platform, quirk->platform))
+	while (!strstr(platform, quirk->platform) ||
+	       (quirk->device && !strstr(device, quirk->device)))
 		quirk++;
 	return quirk;
 }
@@ -177,6 +184,7 @@ static void describe(struct hys_ocl_device *device)
 	char uuid[40];
 	snprintf(info->backend, sizeof(info->backend), "opencl");
 	device_text(id, CL_DEVICE_NAME, info->name, sizeof(info->name));
+	device->quirk = find_quirk(device->platform_name, info->name);
 	device_text(id, CL_DEVICE_VENDOR, info->vendor, sizeof(info->vendor));
 	device_text(id, CL_DRIVER_VERSION, info->driver, sizeof(info->driver));
 	find_place(id, info->id, sizeof(info->id));
@@ -209,6 +217,8 @@ static bool usable(const struct hys_ocl_device *device, char *reason, size_t siz
 	device_text(device->id, CL_DEVICE_VERSION, version, sizeof(version));
 	if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || major * 10 + minor < 12)
 		snprintf(reason, size, "\"%s\": OpenCL 1.2 or newer is needed", version);
+	else if (device->quirk->defect && !hys_host_disabled(device->base.host, "defects"))
+		snprintf(reason, size, "%s", device->quirk->defect);
 	else if (!device_number(device->id, CL_DEVICE_AVAILABLE))
 		snprintf(reason, size, "the driver says that the device is not available");
 	else if (!device_number(device->id, CL_DEVICE_COMPILER_AVAILABLE))
@@ -325,7 +335,6 @@ static hys_status consider(struct hys_discovery *discovery, struct seen *seen,
 				device->platform_name, NULL);
 	(void)clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof(device->platform_version) - 1,
 				device->platform_version, NULL);
-	device->quirk = find_quirk(device->platform_name);
 	describe(device);
 
 	struct hys_device_info *info = &device->base.info;

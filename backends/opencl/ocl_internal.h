@@ -26,6 +26,8 @@
 /* A table row of what is known of a platform; see ocl_device.c. */
 struct hys_ocl_quirk {
 	const char *platform;	 /* part of CL_PLATFORM_NAME */
+	const char *device;	 /* part of CL_DEVICE_NAME; NULL = any */
+	const char *defect;	 /* why it is not used, unless "defects" is disabled; or NULL */
 	bool own_cache;		 /* keeps built programs itself: do not */
 	bool finish_forgets;	 /* clFinish does not wait for what was flushed before it */
 	int32_t flops_per_clock; /* f32, of one compute unit; 0 = ask for vector widths */

@@ -42,7 +42,9 @@ struct hys_context_options {
 	 * $XDG_CACHE_HOME/hyscale, else ~/.cache/hyscale. "" = nowhere. */
 	const char *cache_dir;
 	/* Comma list of capabilities to pretend away ("avx2", "fp16", "mma"),
-	 * so that slower paths can be reached. NULL = $HYS_DISABLE. */
+	 * so that slower paths can be reached. "defects" takes devices on too
+	 * whose driver is known to compute wrong results, for tests.
+	 * NULL = $HYS_DISABLE. */
 	const char *disable;
 	/* Threads of the CPU backend; 0 = what OpenMP would use, cut to the
 	 * CPUs this process may run on. */
