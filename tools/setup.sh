@@ -36,6 +36,7 @@ llvm-19                   ci    looks into what clang-19 made             cmd:ll
 clang-15                  ci    kernels as SPIR-V                         cmd:clang-15
 llvm-spirv-15             ci    kernels as SPIR-V                         cmd:llvm-spirv-15
 spirv-tools               ci    validates SPIR-V                          cmd:spirv-val
+python3-torch             ci    the Python binding's autograd             none
 libclc-19                 ci/libclc  OpenCL C functions, for clang-19     none
 intel-opencl-icd          ci/intel   ocloc, compiles for Intel devices   none
 libigc1                   ci/intel   its compiler                         none
