@@ -1,8 +1,10 @@
 /* ocl_attention_rows.c - which rows a tile of attention reads. */
 #include "ocl_attention.h"
+#include "ocl_gather.h"
 
 #define LOCAL 64
 #define EXPAND 1024
+#define LISTS_OF_GROUP 4 /* of list_rows: one a warp */
 
 static struct hys_ocl_rules rules_of(const struct hys_size *size)
 {
@@ -95,16 +97,14 @@ void hys_ocl_attention_open(struct hys_ocl_attention *attention, const struct hy
 	attention->map.step = 1;
 }
 
-hys_status hys_ocl_clean(const struct hys_ocl_attention *attention)
+/* The arguments that `clean` and `list_rows` begin with. */
+static struct hys_ocl_args begin_rows(const struct hys_ocl_attention *attention, const char *entry)
 {
-	const struct hys_ocl_tile *tile = &attention->reach.tile;
 	const struct hys_batch_view *batch = &attention->call->batch;
 	const struct hys_tensor none = {0};
 	const bool other = attention->reach.positions[1] > 0;
-	const int64_t groups[1] = {hys_ocl_divide_up((int64_t)tile->rows * tile->groups, LOCAL)};
-	const int64_t local[1] = {LOCAL};
 	struct hys_ocl_args args =
-		hys_ocl_begin_named(attention->job.stream, attention->job.instance, "clean");
+		hys_ocl_begin_named(attention->job.stream, attention->job.instance, entry);
 	hys_ocl_arg_tensor(&args, attention->reach.rules.dense ? &none : attention->indices);
 	hys_ocl_arg_array(&args, &batch->row_begin);
 	hys_ocl_arg_array(&args, &batch->row_end);
@@ -115,7 +115,29 @@ hys_status hys_ocl_clean(const struct hys_ocl_attention *attention)
 	hys_ocl_arg(&args, &attention->map, sizeof(attention->map));
 	hys_ocl_arg(&args, &attention->reach.rules, sizeof(attention->reach.rules));
 	hys_ocl_arg_work(&args, &attention->job);
+	return args;
+}
+
+hys_status hys_ocl_clean(const struct hys_ocl_attention *attention)
+{
+	const struct hys_ocl_tile *tile = &attention->reach.tile;
+	const int64_t groups[1] = {hys_ocl_divide_up((int64_t)tile->rows * tile->groups, LOCAL)};
+	const int64_t local[1] = {LOCAL};
+	struct hys_ocl_args args = begin_rows(attention, "clean");
 	hys_ocl_arg(&args, &attention->rows, sizeof(attention->rows));
+	hys_ocl_arg(&args, tile, sizeof(*tile));
+	return hys_ocl_launch(&args, 1, groups, local, attention->job.error);
+}
+
+hys_status hys_ocl_list_rows(const struct hys_ocl_attention *attention,
+			     const struct hys_ocl_lists *lists)
+{
+	const struct hys_ocl_tile *tile = &attention->reach.tile;
+	const int64_t groups[1] = {
+		hys_ocl_divide_up((int64_t)tile->rows * tile->groups, LISTS_OF_GROUP)};
+	const int64_t local[1] = {128};
+	struct hys_ocl_args args = begin_rows(attention, "list_rows");
+	hys_ocl_arg(&args, lists, sizeof(*lists));
 	hys_ocl_arg(&args, tile, sizeof(*tile));
 	return hys_ocl_launch(&args, 1, groups, local, attention->job.error);
 }

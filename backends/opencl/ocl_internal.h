@@ -6,8 +6,8 @@
  * Conventions of kernels: a tensor is two arguments, a pointer and a long4
  * (offset, stride 0, stride 1, stride 2) in elements, offset -1 when absent; an
  * array of the batch and a region of the workspace are a pointer and a long.
- * Work-groups have at most 64 work-items. Everything is OpenCL C 1.2 without
- * extensions. What compilers were seen to need: functions that take a __local
+ * Work-groups have at most 64 work-items, save those of one vendor's kernels. Everything else is
+ * OpenCL C 1.2 without extensions. What compilers were seen to need: functions that take a __local
  * pointer are INLINE (common.clh), the work-item's number is divided unsigned,
  * no return before a barrier, no barrier in a work-group of one. */
 #ifndef HYS_OCL_INTERNAL_H

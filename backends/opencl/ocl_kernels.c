@@ -1,10 +1,10 @@
 /* ocl_kernels.c - the OpenCL backend's kernels, per op the preferred one first. */
 #include "ocl_attention.h"
-#include "ocl_flash.h"
 #include "ocl_internal.h"
 #include "ocl_loss.h"
 #include "ocl_merge.h"
 #include "ocl_fidelity.h"
+#include "ocl_gather.h"
 #include "ocl_pool.h"
 #include "ocl_select.h"
 
@@ -49,14 +49,14 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	       &hys_ocl_coarse_tile),
 	SELECT("select_coarse_to_fine.ref", HYS_OP_SELECT_COARSE_TO_FINE, 0, 0.01,
 	       &hys_ocl_coarse_ref),
-	{.name = "attention_forward.dense_wgmma",
+	{.name = "attention_forward.gather.wgmma",
 	 .op = HYS_OP_ATTENTION_FORWARD,
 	 .needs = HYS_OCL_WGMMA,
-	 .efficiency = 8,
-	 .applicable = hys_ocl_flash_dense_applicable,
-	 .workspace = hys_ocl_flash_forward_workspace,
-	 .run = hys_ocl_flash_forward,
-	 .detail = &hys_ocl_flash_forward_wgmma},
+	 .efficiency = 9.0,
+	 .applicable = hys_ocl_gather_applicable,
+	 .workspace = hys_ocl_forward_gather_workspace,
+	 .run = hys_ocl_forward_gather_run,
+	 .detail = &hys_ocl_forward_gather},
 	FORWARD("attention_forward.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_forward_cpu),
 	FORWARD("attention_forward.tile", 0, 0.2, &hys_ocl_forward_tile),
 	FORWARD("attention_forward.ref", 0, 0.01, &hys_ocl_forward_ref),

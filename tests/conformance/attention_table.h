@@ -9,6 +9,9 @@
 #define SINK ATTENTION_SINK
 #define F16 HYS_F16
 #define BF16 HYS_BF16
+/* What kernels of matrix units that gather key rows can do: many heads, blocks of channels. */
+#define GATHER(number) .dtype = BF16, .heads = (number), .head_dim = 64, .value_dim = 128
+#define GATHER_MLA(flags) .dtype = BF16, .heads = 16, .head_dim = 192, .value_dim = 128, .features = (flags)
 
 /* clang-format off */
 static const struct attention_case table[] = {
@@ -34,6 +37,40 @@ static const struct attention_case table[] = {
 	{FULL("bf16 odd"), SEE(7, 33), .dtype = BF16, .heads = 3, .head_dim = 13, .value_dim = 9},
 	{FULL("bf16 MLA"), SEE(9, 70), .dtype = BF16, .heads = 16, .head_dim = 72, .value_dim = 64, .topk = 33, .features = SHARED | SINK},
 	{FULL("f16 dense"), SEE(20, 40), .dtype = F16, .features = DENSE},
+
+	{CORE("gather"), SEE(20, 140), GATHER(16), .topk = 100},
+	{FULL("gather MLA"), SEE(20, 140), GATHER_MLA(SHARED), .topk = 100},
+	{FULL("gather MLA, large"), SEE(5, 150), .dtype = BF16, .heads = 128, .head_dim = 576, .value_dim = 512, .topk = 120, .features = SHARED | SINK},
+	{FULL("gather f16"), SEE(20, 140), .heads = 16, .head_dim = 64, .value_dim = 128, .dtype = F16, .topk = 100, .features = SINK},
+	{FULL("gather GQA"), SEE(20, 70), GATHER(48), .kv_heads = 2, .topk = 60},
+	{FULL("gather groups"), SEE(20, 70), GATHER(64), .kv_heads = 2, .groups = 4, .topk = 60},
+	{FULL("gather groups across kv heads"), SEE(20, 70), GATHER(64), .kv_heads = 4, .groups = 2, .topk = 60},
+	{FULL("gather, heads padded"), SEE(20, 70), GATHER(84), .topk = 60},
+	{FULL("gather, 256 channels"), SEE(9, 70), .heads = 16, .dtype = BF16, .head_dim = 256, .value_dim = 256, .topk = 60},
+	{FULL("gather, 384 channels"), SEE(9, 70), .heads = 16, .dtype = BF16, .head_dim = 384, .value_dim = 384, .topk = 60, .features = SHARED},
+	{FULL("gather, window and first"), SEE(60, 140), GATHER_MLA(SHARED), .window = 17, .first = 5, .topk = 20},
+	{FULL("gather, window alone"), SEE(40, 60), GATHER(16), .window = 7, .indices = INDICES_ABSENT},
+	{FULL("gather, second source"), SEE(20, 70, .window_keys = 60), GATHER(16), .topk = 20, .features = SINK},
+	{FULL("gather MLA, second source"), SEE(20, 70, .window_keys = 60), GATHER_MLA(SHARED | ATTENTION_SHARED_WINDOW | SINK), .topk = 20},
+	{FULL("gather, first source alone shares v"), SEE(20, 70, .window_keys = 30), GATHER_MLA(SHARED), .topk = 20},
+	{FULL("gather, second source alone shares v"), SEE(20, 70, .window_keys = 30), GATHER_MLA(ATTENTION_SHARED_WINDOW), .topk = 20},
+	{FULL("gather, second source alone"), SEE(20, 40, .window_keys = 15), GATHER_MLA(SHARED | ATTENTION_SHARED_WINDOW), .indices = INDICES_EMPTY},
+	{FULL("gather, no index at all"), SEE(20, 40), GATHER_MLA(SHARED | SINK), .indices = INDICES_EMPTY},
+	{FULL("gather, no keys"), SEE(5, 0), GATHER(16)},
+	{FULL("gather junk"), SEE(40, 90), GATHER_MLA(SHARED), .topk = 70, .indices = INDICES_JUNK},
+	{FULL("gather junk of blocks"), SEE(40, 90), GATHER_MLA(SHARED), .topk = 40, .indices = INDICES_JUNK, .granularity = 4, .window = 3},
+	{FULL("gather junk of pools in explicit intervals"), SEE(200, 60, .how = VISIBLE_EXPLICIT), GATHER(16), .topk = 40, .indices = INDICES_JUNK, .pool = 3, .first = 3},
+	{FULL("gather documents"), .visible = {.q_lengths = LENGTHS(9, 0, 20, 1), .k_lengths = LENGTHS(60, 3, 90, 1)}, GATHER_MLA(SHARED), .topk = 50},
+	{FULL("gather blocks of 16"), SEE(40, 170), GATHER(16), .granularity = 16, .topk = 9},
+	{FULL("gather pools"), SEE(40, 90), GATHER_MLA(SHARED), .pool = 4, .topk = 20, .window = 5},
+	{FULL("gather softcap"), SEE(20, 70), GATHER(16), .topk = 50, .softcap = 2.0, .features = SINK},
+	{FULL("gather negative scale"), SEE(20, 70), GATHER_MLA(SHARED), .topk = 50, .scale = -0.1},
+	{FULL("gather sharp"), SEE(20, 70), GATHER_MLA(SHARED), .topk = 50, .values = ATTENTION_SHARP},
+	{FULL("gather huge"), SEE(20, 70), GATHER(16), .topk = 50, .values = ATTENTION_HUGE},
+	{FULL("gather tiny"), SEE(20, 70), GATHER(16), .topk = 50, .values = ATTENTION_TINY},
+	{FULL("gather, unread rows are NaN"), SEE(9, 90), GATHER_MLA(SHARED), .values = ATTENTION_UNREAD_NAN, .topk = 3},
+	{FULL("gather a range"), SEE(40, 90), GATHER_MLA(SHARED | ATTENTION_RANGE), .topk = 60, .window = 3},
+	{FULL("gather a range of its own tensors"), SEE(40, 60), GATHER(32), .groups = 2, .features = ATTENTION_RANGE_CUT},
 
 	{CORE("no rows"), SEE(0, 40)},
 	{FULL("no keys"), SEE(5, 0)},
@@ -120,42 +157,6 @@ static const struct attention_case table[] = {
 	{FULL("unread rows are NaN, dense"), SEE(9, 90, .window = 10), .values = ATTENTION_UNREAD_NAN, .features = DENSE},
 	{FULL("unread rows are NaN, blocks f16"), SEE(9, 90), .values = ATTENTION_UNREAD_NAN, .topk = 3, .granularity = 4, .dtype = F16},
 
-	{CORE("bf16 dense"), SEE(70, 150), .dtype = BF16, .heads = 4, .kv_heads = 2, .head_dim = 64, .features = DENSE},
-	{FULL("bf16 dense, several tiles"), SEE(300, 410), .dtype = BF16, .heads = 4, .kv_heads = 2, .head_dim = 128, .features = DENSE | SINK},
-	{FULL("bf16 dense MHA"), SEE(260, 260), .dtype = BF16, .heads = 3, .kv_heads = 3, .head_dim = 128, .features = DENSE},
-	{FULL("bf16 dense MQA"), SEE(40, 300), .dtype = BF16, .heads = 20, .head_dim = 96, .value_dim = 80, .features = DENSE},
-	{FULL("bf16 dense, D 192, V 128"), SEE(150, 270), .dtype = BF16, .heads = 2, .kv_heads = 2, .head_dim = 192, .value_dim = 128, .features = DENSE},
-	{FULL("bf16 dense, odd"), SEE(90, 140), .dtype = BF16, .heads = 3, .kv_heads = 1, .head_dim = 19, .value_dim = 13, .features = DENSE},
-	{FULL("bf16 dense, shared v"), SEE(90, 140), .dtype = BF16, .heads = 6, .kv_heads = 2, .head_dim = 80, .value_dim = 72, .features = DENSE | SHARED},
-	{FULL("bf16 dense, documents"), .visible = {.q_lengths = LENGTHS(5, 0, 1, 200, 0, 77)}, .dtype = BF16, .heads = 6, .kv_heads = 3, .head_dim = 64, .features = DENSE},
-	{FULL("f16 dense, documents"), .visible = {.q_lengths = LENGTHS(130, 0, 1, 30), .k_lengths = LENGTHS(200, 3, 1, 190)}, .dtype = F16, .heads = 4, .kv_heads = 2, .head_dim = 128, .features = DENSE | SINK},
-	{FULL("f16 dense, second source"), SEE(140, 200, .window_keys = 150), .dtype = F16, .heads = 4, .kv_heads = 2, .head_dim = 64, .features = DENSE | SINK},
-	{FULL("bf16 dense, second source, softcap"), SEE(140, 200, .window_keys = 30), .dtype = BF16, .heads = 4, .kv_heads = 2, .head_dim = 40, .softcap = 3.0, .features = DENSE},
-	{FULL("bf16 dense, both sources share v"), SEE(60, 200, .window_keys = 30), .dtype = BF16, .head_dim = 64, .value_dim = 48, .features = DENSE | SHARED | ATTENTION_SHARED_WINDOW},
-	{FULL("bf16 dense in a window"), SEE(300, 400, .window = 50), .dtype = BF16, .heads = 2, .head_dim = 64, .features = DENSE},
-	{FULL("bf16 dense, explicit intervals"), SEE(200, 300, .how = VISIBLE_EXPLICIT), .dtype = BF16, .heads = 4, .kv_heads = 2, .head_dim = 64, .features = DENSE | SINK},
-	{FULL("bf16 dense, negative scale"), SEE(70, 150), .dtype = BF16, .head_dim = 64, .scale = -0.2, .features = DENSE},
-	{FULL("bf16 dense, sharp"), SEE(70, 150), .dtype = BF16, .head_dim = 64, .values = ATTENTION_SHARP, .features = DENSE},
-	{FULL("bf16 dense, huge"), SEE(70, 150), .dtype = BF16, .head_dim = 64, .values = ATTENTION_HUGE, .features = DENSE},
-	{FULL("bf16 dense, tiny"), SEE(70, 150), .dtype = BF16, .head_dim = 64, .values = ATTENTION_TINY, .features = DENSE},
-	{FULL("f16 dense, tiny"), SEE(70, 150), .dtype = F16, .head_dim = 64, .values = ATTENTION_TINY, .features = DENSE},
-	{FULL("f16 dense, huge"), SEE(70, 150), .dtype = F16, .head_dim = 64, .values = ATTENTION_HUGE, .features = DENSE | ATTENTION_F32_GRADS},
-	{FULL("bf16 dense, unread rows are NaN"), SEE(90, 300, .window = 10), .dtype = BF16, .head_dim = 64, .values = ATTENTION_UNREAD_NAN, .features = DENSE},
-	{FULL("bf16 dense, range"), SEE(400, 400), .dtype = BF16, .heads = 2, .head_dim = 64, .features = DENSE | ATTENTION_RANGE},
-
-	{CORE("bf16 blocks of 64"), SEE(40, 500), .dtype = BF16, .heads = 16, .head_dim = 64, .granularity = 64, .topk = 3},
-	{FULL("bf16 blocks of 64, groups"), SEE(70, 900), .dtype = BF16, .heads = 32, .kv_heads = 2, .groups = 2, .head_dim = 128, .granularity = 64, .topk = 5, .features = SINK},
-	{FULL("bf16 blocks of 128, first and window"), SEE(70, 900), .dtype = BF16, .heads = 16, .kv_heads = 2, .head_dim = 64, .granularity = 128, .topk = 4, .window = 70, .first = 20},
-	{FULL("f16 blocks of 16 in documents"), .visible = {.q_lengths = LENGTHS(33, 0, 61, 1), .k_lengths = LENGTHS(133, 7, 261, 90)}, .dtype = F16, .heads = 6, .kv_heads = 2, .head_dim = 64, .granularity = 16, .topk = 7},
-	{FULL("bf16 blocks of 32, junk"), SEE(60, 500), .dtype = BF16, .heads = 20, .head_dim = 64, .granularity = 32, .topk = 12, .indices = INDICES_JUNK, .window = 9},
-	{FULL("bf16 blocks of 24, explicit intervals"), SEE(90, 300, .how = VISIBLE_EXPLICIT), .dtype = BF16, .heads = 4, .head_dim = 64, .granularity = 24, .topk = 5},
-	{FULL("bf16 blocks of 80, second source"), SEE(60, 500, .window_keys = 90), .dtype = BF16, .heads = 8, .head_dim = 64, .value_dim = 48, .granularity = 80, .topk = 3, .features = SINK},
-	{FULL("bf16 blocks of 64, MHA"), SEE(90, 500), .dtype = BF16, .heads = 3, .kv_heads = 3, .groups = 3, .head_dim = 64, .granularity = 64, .topk = 3},
-	{FULL("bf16 blocks of 64, many heads"), SEE(20, 500), .dtype = BF16, .heads = 40, .head_dim = 128, .granularity = 64, .topk = 3, .softcap = 4.0},
-	{FULL("bf16 blocks of 64, unread rows are NaN"), SEE(9, 900), .dtype = BF16, .heads = 16, .head_dim = 64, .values = ATTENTION_UNREAD_NAN, .topk = 2, .granularity = 64, .window = 5},
-	{FULL("bf16 all blocks of 64"), SEE(100, 700), .dtype = BF16, .heads = 16, .head_dim = 128, .granularity = 64, .topk = 11, .indices = INDICES_ALL},
-	{FULL("bf16 window alone"), SEE(200, 400), .dtype = BF16, .heads = 4, .head_dim = 64, .granularity = 64, .window = 130, .first = 5, .indices = INDICES_ABSENT},
-
 	{CORE("range"), SEE(40, 60), .window = 3, .features = ATTENTION_RANGE},
 	{CORE("range of its own tensors"), SEE(40, 60), .features = ATTENTION_RANGE_CUT, .groups = 2},
 };
@@ -168,6 +169,7 @@ static inline void add_attention_cases(struct suite_list *list)
 	const struct attention_case dense = {SEE(9, 70, .full = true), .features = DENSE};
 	const struct attention_case mha = {SEE(9, 40), .heads = 2, .kv_heads = 2};
 	const struct attention_case bf16 = {SEE(9, 40), .dtype = BF16};
+	const struct attention_case gather = {SEE(5, 200, .full = true), GATHER(16)};
 
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		suite_add(list, &table[i]);
@@ -185,6 +187,7 @@ static inline void add_attention_cases(struct suite_list *list)
 	SWEEP(mha, granularity);
 	SWEEP(mha, pool);
 	SWEEP(bf16, head_dim);
+	SWEEP(gather, topk);
 #undef SWEEP
 }
 
