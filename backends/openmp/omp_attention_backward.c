@@ -485,7 +485,8 @@ static void store_dsink(const struct backward *b)
 	}
 }
 
-static struct backward make(const struct hys_kernel *kernel, const struct hys_call *call)
+static struct backward make(const struct hys_kernel *kernel, const struct hys_stream *stream,
+			    const struct hys_call *call)
 {
 	const struct hys_attention_grad_args *args = &call->args.attention_grad;
 	const struct hys_attending *attending = &call->problem->attending;
@@ -496,7 +497,7 @@ static struct backward make(const struct hys_kernel *kernel, const struct hys_ca
 	struct backward b = {
 		.call = call,
 		.args = args,
-		.isa = omp_isa(kernel),
+		.isa = omp_isa_of_stream(kernel, stream),
 		.rows = {call->problem, &call->batch, &args->indices, call->size.keys,
 			 call->size.entries, second},
 		.keys = {&args->k, &args->window_k, call->size.keys},
@@ -526,7 +527,7 @@ hys_status omp_attention_backward_run(const struct hys_kernel *kernel, struct hy
 				      struct hys_error *error)
 {
 	struct omp_arena arena = omp_arena(&call->workspace);
-	struct backward b = make(kernel, call);
+	struct backward b = make(kernel, stream, call);
 
 	(void)instance, (void)error;
 	b.threads = omp_threads(stream);

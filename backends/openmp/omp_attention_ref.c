@@ -151,13 +151,14 @@ static void forward_row(void *context, int64_t row, int32_t thread)
 }
 
 /* What both passes share; second: whether the call has a second source. */
-static struct ref make(const struct hys_kernel *kernel, const struct hys_call *call, bool second)
+static struct ref make(const struct hys_kernel *kernel, const struct hys_stream *stream,
+		       const struct hys_call *call, bool second)
 {
 	const struct hys_attending *attending = &call->problem->attending;
 
 	return (struct ref){
 		.call = call,
-		.isa = omp_isa(kernel),
+		.isa = omp_isa_of_stream(kernel, stream),
 		.rows = {call->problem, &call->batch, NULL, call->size.keys, call->size.entries,
 			 second ? call->size.window_keys : 0},
 		.heads = attending->heads,
@@ -182,7 +183,7 @@ hys_status omp_attention_forward_ref_run(const struct hys_kernel *kernel, struct
 					 struct hys_error *error)
 {
 	const struct hys_attention_args *args = &call->args.attention;
-	struct ref r = make(kernel, call, hys_present(&args->window_k));
+	struct ref r = make(kernel, stream, call, hys_present(&args->window_k));
 
 	(void)instance, (void)error;
 	r.rows.indices = &args->indices;
@@ -292,7 +293,7 @@ hys_status omp_attention_backward_ref_run(const struct hys_kernel *kernel,
 					  const struct hys_call *call, struct hys_error *error)
 {
 	const struct hys_attention_grad_args *args = &call->args.attention_grad;
-	struct ref r = make(kernel, call, hys_present(&args->window_k));
+	struct ref r = make(kernel, stream, call, hys_present(&args->window_k));
 	struct omp_arena arena = omp_arena(&call->workspace);
 	const struct scratch s = lay_out_backward(&arena, &call->size, &r);
 

@@ -13,6 +13,12 @@
 #include "omp_kernels.h"
 #include "omp_measure.h"
 
+/* What the rows below stand for. */
+static const enum omp_set portable = OMP_SET_PORTABLE;
+#ifdef HYS_ISA_AVX2
+static const enum omp_set avx2 = OMP_SET_AVX2;
+#endif
+
 static const struct hys_kernel kernels[] = {
 #include "omp_kernels.def"
 };
@@ -21,10 +27,21 @@ static const char *const capability_names[] = {"avx2", "fma", "f16c", NULL};
 
 #define THREADS_MAX 1024
 
+/* Not only host->cpus_allowed: the runtime may have bound the calling thread
+ * alone (OMP_PROC_BIND), whose processors those are. */
+static int64_t count_processors(const struct hys_host *host)
+{
+#ifdef HYS_WITH_OPENMP
+	return hys_max64(omp_get_num_procs(), host->cpus_allowed);
+#else
+	return host->cpus_allowed;
+#endif
+}
+
 static int32_t count_threads(const struct hys_host *host)
 {
 #ifdef HYS_WITH_OPENMP
-	const int64_t usual = hys_min64(omp_get_max_threads(), host->cpus_allowed);
+	const int64_t usual = hys_min64(omp_get_max_threads(), count_processors(host));
 	const int64_t wanted = host->threads > 0 ? host->threads : usual;
 	return (int32_t)hys_max64(1, hys_min64(wanted, THREADS_MAX));
 #else
@@ -58,7 +75,7 @@ static void describe(struct omp_device *device)
 	/* Two 8-wide multiply-adds a cycle with AVX2, two 4-wide additions and
 	 * two multiplications without. */
 	const bool wide = (device->base.capabilities & OMP_NEEDS_AVX2) == OMP_NEEDS_AVX2;
-	const int64_t units = hys_min64(device->threads, device->base.host->cpus_allowed);
+	const int64_t units = hys_min64(device->threads, count_processors(device->base.host));
 	omp_cpu_describe(info);
 	snprintf(info->backend, sizeof info->backend, "openmp");
 #ifdef HYS_WITH_OPENMP
@@ -98,6 +115,8 @@ static hys_status discover(struct hys_discovery *discovery, struct hys_error *er
 	device->base.host_memory = true;
 	device->base.capabilities = find_capabilities(discovery->host);
 	device->threads = count_threads(discovery->host);
+	for (int32_t set = 0; set < OMP_SETS; set++)
+		omp_isa_fill(device->isas + set, (enum omp_set)set);
 	describe(device);
 	return hys_discovery_add(discovery, &device->base, error);
 }
@@ -111,12 +130,11 @@ static void device_destroy(struct hys_device *device)
 static hys_status measure(struct hys_device *device, struct hys_device_speed *speed,
 			  struct hys_error *error)
 {
-	const struct omp_isa *isa = &omp_isa_portable;
-#ifdef HYS_ISA_AVX2
-	if ((device->capabilities & OMP_NEEDS_AVX2) == OMP_NEEDS_AVX2)
-		isa = &omp_isa_avx2;
-#endif
-	return omp_measure(omp_device(device), isa, speed, error);
+	const bool wide = (device->capabilities & OMP_NEEDS_AVX2) == OMP_NEEDS_AVX2;
+	const struct omp_isa *isas = omp_device(device)->isas;
+
+	return omp_measure(omp_device(device), isas + (wide ? OMP_SET_AVX2 : OMP_SET_PORTABLE),
+			   speed, error);
 }
 
 static hys_status buffer_create(struct hys_buffer *buffer, struct hys_error *error)

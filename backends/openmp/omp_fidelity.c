@@ -203,7 +203,7 @@ hys_status omp_fidelity_run(const struct hys_kernel *kernel, struct hys_stream *
 	struct omp_arena arena = omp_arena(&call->workspace);
 	const int32_t threads = omp_threads(stream);
 	struct fidelity fidelity = {
-		.isa = omp_isa(kernel),
+		.isa = omp_isa_of_stream(kernel, stream),
 		.call = call,
 		.chosen = {.problem = call->problem,
 			   .batch = &call->batch,

@@ -14,6 +14,7 @@
 struct omp_device {
 	struct hys_device base;
 	int32_t threads; /* of every parallel region, >= 1 */
+	struct omp_isa isas[OMP_SETS];
 };
 
 /* Work is done as it is given: a stream only knows its device. */
@@ -31,10 +32,18 @@ static inline int32_t omp_threads(const struct hys_stream *stream)
 	return ((const struct omp_stream *)(const void *)stream)->device->threads;
 }
 
-/* The instruction set that a row of the kernel table stands for. */
-static inline const struct omp_isa *omp_isa(const struct hys_kernel *kernel)
+/* The functions of the instruction set that a row of the kernel table stands
+ * for; the row's detail is an enum omp_set. */
+static inline const struct omp_isa *omp_isa(const struct hys_kernel *kernel,
+					    const struct hys_device *device)
 {
-	return kernel->detail;
+	return omp_device(device)->isas + *(const enum omp_set *)kernel->detail;
+}
+
+static inline const struct omp_isa *omp_isa_of_stream(const struct hys_kernel *kernel,
+						      const struct hys_stream *stream)
+{
+	return omp_isa(kernel, &((const struct omp_stream *)(const void *)stream)->device->base);
 }
 
 /* ---- omp_parallel.c ---- */

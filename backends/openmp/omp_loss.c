@@ -334,7 +334,8 @@ static void store_item(void *context, int64_t item, int32_t thread)
 			  s.spare);
 }
 
-static struct omp_loss make(const struct hys_kernel *kernel, const struct hys_call *call)
+static struct omp_loss make(const struct hys_kernel *kernel, const struct hys_stream *stream,
+			    const struct hys_call *call)
 {
 	const struct hys_loss_args *args = &call->args.loss;
 	const struct hys_scoring *scoring = &call->problem->scoring;
@@ -344,7 +345,7 @@ static struct omp_loss make(const struct hys_kernel *kernel, const struct hys_ca
 	return (struct omp_loss){
 		.call = call,
 		.args = args,
-		.isa = omp_isa(kernel),
+		.isa = omp_isa_of_stream(kernel, stream),
 		.rows = {call->problem, &call->batch, &args->indices, call->size.keys,
 			 call->size.entries, 0},
 		.keys = {&args->k, NULL, INT64_MAX},
@@ -378,7 +379,7 @@ hys_status omp_indexer_loss_run(const struct hys_kernel *kernel, struct hys_stre
 				struct hys_error *error)
 {
 	struct omp_arena arena = omp_arena(&call->workspace);
-	struct omp_loss l = make(kernel, call);
+	struct omp_loss l = make(kernel, stream, call);
 	const int64_t items = omp_ceil_div(call->size.entries, STORE_ROWS);
 
 	(void)instance, (void)error;

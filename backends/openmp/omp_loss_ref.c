@@ -354,7 +354,7 @@ hys_status omp_indexer_loss_ref_run(const struct hys_kernel *kernel, struct hys_
 	struct ref r = {
 		.call = call,
 		.args = args,
-		.isa = omp_isa(kernel),
+		.isa = omp_isa_of_stream(kernel, stream),
 		.rows = {problem, &call->batch, &args->indices, call->size.keys, call->size.entries,
 			 0},
 		.dense = (args->flags & HYS_LOSS_DENSE) != 0,

@@ -66,7 +66,7 @@ static void merge_item(void *context, int64_t item, int32_t thread)
 hys_status omp_merge_run(const struct hys_kernel *kernel, struct hys_stream *stream, void *instance,
 			 const struct hys_call *call, struct hys_error *error)
 {
-	struct merge merge = {omp_isa(kernel), call};
+	struct merge merge = {omp_isa_of_stream(kernel, stream), call};
 	(void)instance, (void)error;
 	omp_for(omp_threads(stream), omp_ceil_div(call->size.rows, ITEM_ROWS), merge_item, &merge);
 	return HYS_OK;

@@ -168,7 +168,7 @@ hys_status omp_pool_run(const struct hys_kernel *kernel, struct hys_stream *stre
 	const bool blocks = args->unit == HYS_POOL_BLOCKS;
 	const int64_t width = args->x.shape[1];
 	struct forward forward = {
-		.pool = {.isa = omp_isa(kernel),
+		.pool = {.isa = omp_isa_of_stream(kernel, stream),
 			 .batch = &call->batch,
 			 .pooling = args->pooling,
 			 .kind = args->unit,

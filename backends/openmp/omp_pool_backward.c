@@ -194,7 +194,7 @@ hys_status omp_pool_backward_run(const struct hys_kernel *kernel, struct hys_str
 	const int32_t threads = omp_threads(stream);
 	struct omp_arena arena = omp_arena(&call->workspace);
 	struct backward backward = {
-		.pool = {.isa = omp_isa(kernel),
+		.pool = {.isa = omp_isa_of_stream(kernel, stream),
 			 .batch = &call->batch,
 			 .pooling = args->pooling,
 			 .kind = args->unit,

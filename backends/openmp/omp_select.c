@@ -99,7 +99,8 @@ int64_t omp_select_workspace(const struct hys_kernel *kernel, const struct hys_d
 			     const struct hys_size *size)
 {
 	struct omp_arena arena = {0};
-	struct omp_select select = {.isa = omp_isa(kernel), .threads = omp_device(device)->threads};
+	struct omp_select select = {.isa = omp_isa(kernel, device),
+				    .threads = omp_device(device)->threads};
 	lay_out(&arena, &select, kernel->op, size);
 	return arena.used;
 }
@@ -355,7 +356,7 @@ hys_status omp_select_run(const struct hys_kernel *kernel, struct hys_stream *st
 	struct omp_arena arena = omp_arena(&call->workspace);
 	struct omp_select select = {
 		.call = call,
-		.isa = omp_isa(kernel),
+		.isa = omp_isa_of_stream(kernel, stream),
 		.threads = omp_threads(stream),
 		.heads = call->problem->scoring.heads,
 		.dim = call->problem->scoring.dim,

@@ -321,7 +321,7 @@ hys_status omp_select_ref_run(const struct hys_kernel *kernel, struct hys_stream
 	const int32_t threads = omp_threads(stream);
 	struct reference ref = {
 		.call = call,
-		.isa = omp_isa(kernel),
+		.isa = omp_isa_of_stream(kernel, stream),
 		.heads = call->problem->scoring.heads,
 		.dim = call->problem->scoring.dim,
 		.groups = call->problem->scoring.groups,

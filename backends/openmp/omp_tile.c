@@ -34,32 +34,105 @@ struct omp_source omp_values(const struct omp_source *keys, const struct hys_ten
 				   hys_present(window_v) ? window_v : keys->second, keys->split};
 }
 
-static const char *row_of(const struct omp_source *source, int64_t kv_head, int64_t row,
-			  hys_dtype *dtype)
+/* One array of a source, for one head. */
+struct array {
+	const char *base;
+	int64_t row_bytes;
+	hys_dtype dtype;
+};
+
+static struct array array_of(const struct hys_tensor *from, int64_t kv_head)
 {
-	const bool second = row >= source->split;
-	const struct hys_tensor *from = second ? source->second : source->first;
+	if (!from)
+		return (struct array){0};
+	return (struct array){omp_at(from, 0, kv_head, 0),
+			      from->stride[0] * (int64_t)hys_dtype_size(from->dtype), from->dtype};
+}
+
+/* Where rows of both arrays of a source lie. */
+struct place {
+	struct array first, second;
+	int64_t split;
+};
+
+static struct place place_of(const struct omp_source *source, int64_t kv_head)
+{
+	return (struct place){array_of(source->first, kv_head), array_of(source->second, kv_head),
+			      source->split};
+}
+
+static inline const char *row_of(const struct place *place, int64_t row, hys_dtype *dtype)
+{
+	const bool second = row >= place->split;
+	const struct array *from = second ? &place->second : &place->first;
 
 	*dtype = from->dtype;
-	return omp_at(from, second ? row - source->split : row, kv_head, 0);
+	return from->base + (second ? row - place->split : row) * from->row_bytes;
+}
+
+static void prefetch_row(const struct place *place, int64_t row, int64_t dim)
+{
+	hys_dtype dtype;
+	const char *at = row_of(place, row, &dtype);
+	const char *end = at + dim * (dtype == HYS_F32 ? 4 : dtype == HYS_F8E4M3 ? 1 : 2);
+
+	for (; at < end; at += CACHE_LINE)
+		__builtin_prefetch(at, 0, 2);
+}
+
+void omp_prefetch(const struct omp_source *source, int64_t kv_head, const int64_t *rows,
+		  int64_t count, int64_t dim)
+{
+	const struct place place = place_of(source, kv_head);
+
+	for (int64_t i = 0; i < count; i++)
+		prefetch_row(&place, rows[i], dim);
 }
 
 void omp_gather(const struct omp_isa *isa, const struct omp_source *source, int64_t kv_head,
 		const int64_t *rows, int64_t count, int64_t dim, float *tile, int64_t pitch)
 {
+	const struct place place = place_of(source, kv_head);
 	hys_dtype dtype;
 
 	for (int64_t i = 0; i < count; i++) {
-		if (i + AHEAD < count) {
-			const char *next = row_of(source, kv_head, rows[i + AHEAD], &dtype);
-			const int64_t bytes = dim * (int64_t)hys_dtype_size(dtype);
-
-			for (int64_t at = 0; at < bytes; at += CACHE_LINE)
-				__builtin_prefetch(next + at);
-		}
-		const char *from = row_of(source, kv_head, rows[i], &dtype);
+		if (i + AHEAD < count)
+			prefetch_row(&place, rows[i + AHEAD], dim);
+		const char *from = row_of(&place, rows[i], &dtype);
 
 		isa->to_f32(dtype, from, tile + i * pitch, dim);
+	}
+}
+
+struct omp_matrix omp_key_rows(const struct omp_isa *isa, const struct omp_source *source,
+			       int64_t kv_head, const int64_t *rows, int64_t count, int64_t dim,
+			       bool copy, float *tile)
+{
+	const struct hys_tensor *from = rows[0] >= source->split ? source->second : source->first;
+	const int64_t first = rows[0] >= source->split ? rows[0] - source->split : rows[0];
+	const int64_t last = rows[count - 1];
+
+	if (!copy && from->dtype == HYS_F32 && last - rows[0] == count - 1 &&
+	    (rows[0] >= source->split || last < source->split))
+		return (struct omp_matrix){omp_at(from, first, kv_head, 0), from->stride[0]};
+	omp_gather(isa, source, kv_head, rows, count, dim, tile, omp_pitch(dim));
+	return (struct omp_matrix){tile, omp_pitch(dim)};
+}
+
+void omp_key_pointers(const struct omp_isa *isa, const struct omp_source *source, int64_t kv_head,
+		      const int64_t *rows, int64_t count, int64_t dim, float *tile,
+		      const float **pointers)
+{
+	const struct place place = place_of(source, kv_head);
+	const int64_t pitch = omp_pitch(dim);
+	hys_dtype dtype;
+
+	for (int64_t i = 0; i < count; i++) {
+		const void *row = row_of(&place, rows[i], &dtype);
+
+		pointers[i] = dtype == HYS_F32 ? row : tile + i * pitch;
+		if (dtype != HYS_F32)
+			isa->to_f32(dtype, row, tile + i * pitch, dim);
 	}
 }
 

@@ -37,6 +37,23 @@ struct omp_source omp_values(const struct omp_source *keys, const struct hys_ten
 /* tile[i][dim] = row rows[i] of head kv_head, its first dim channels. */
 void omp_gather(const struct omp_isa *isa, const struct omp_source *source, int64_t kv_head,
 		const int64_t *rows, int64_t count, int64_t dim, float *tile, int64_t pitch);
+/* The same rows in `tile`, which has room for count rows at distances of
+ * omp_pitch(dim), or, unless `copy`, where they lie, if they are f32 and follow
+ * each other. */
+struct omp_matrix {
+	const float *at;
+	int64_t pitch;
+};
+struct omp_matrix omp_key_rows(const struct omp_isa *isa, const struct omp_source *source,
+			       int64_t kv_head, const int64_t *rows, int64_t count, int64_t dim,
+			       bool copy, float *tile);
+/* Pointers to the rows, in `tile` or where they lie. */
+void omp_key_pointers(const struct omp_isa *isa, const struct omp_source *source, int64_t kv_head,
+		      const int64_t *rows, int64_t count, int64_t dim, float *tile,
+		      const float **pointers);
+/* Asks memory for such rows. */
+void omp_prefetch(const struct omp_source *source, int64_t kv_head, const int64_t *rows,
+		  int64_t count, int64_t dim);
 /* tile[i][dim] = element (row, first + i) of x[rows,heads,dim]. */
 void omp_load(const struct omp_isa *isa, const struct hys_tensor *x, int64_t row, int64_t first,
 	      int64_t count, int64_t dim, float *tile, int64_t pitch);

@@ -8,12 +8,18 @@
 /* The i-th; NULL past the end. */
 static inline const struct omp_isa *isa_at(int32_t i)
 {
-	if (i == 0)
-		return &omp_isa_portable;
-#ifdef HYS_ISA_AVX2
-	if (i == 1 && (omp_cpu_capabilities() & OMP_NEEDS_AVX2) == OMP_NEEDS_AVX2)
-		return &omp_isa_avx2;
-#endif
+	static struct omp_isa isas[OMP_SETS];
+	static const uint64_t needs[OMP_SETS] = {
+		[OMP_SET_PORTABLE] = 0,
+		[OMP_SET_AVX2] = OMP_NEEDS_AVX2,
+	};
+	const uint64_t has = omp_cpu_capabilities();
+
+	for (int32_t set = 0; set < OMP_SETS; set++)
+		if ((has & needs[set]) == needs[set] && i-- == 0) {
+			omp_isa_fill(isas + set, (enum omp_set)set);
+			return isas + set;
+		}
 	return NULL;
 }
 

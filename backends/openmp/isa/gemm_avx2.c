@@ -121,8 +121,8 @@ static void dot_block(int64_t m, int64_t n, int64_t k, const float *a, int64_t l
 	}
 }
 
-void omp_gemm_nt_avx2(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-		      int64_t ldb, float *c, int64_t ldc, bool accumulate)
+static void gemm_nt(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+		    int64_t ldb, float *c, int64_t ldc, bool accumulate)
 {
 	const int64_t row_bytes = (k > 0 ? k : 1) * (int64_t)sizeof(float);
 	int64_t block = NT_CACHE_BYTES / row_bytes & ~(int64_t)3;
@@ -261,14 +261,21 @@ static void outer(int64_t m, int64_t n, int64_t k, struct left a, const float *b
 	outer_rest(m - whole, n, k, rest, b, ldb, c + whole * ldc, ldc, accumulate);
 }
 
-void omp_gemm_nn_avx2(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-		      int64_t ldb, float *c, int64_t ldc, bool accumulate)
+static void gemm_nn(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+		    int64_t ldb, float *c, int64_t ldc, bool accumulate)
 {
 	outer(m, n, k, (struct left){a, lda, 1}, b, ldb, c, ldc, accumulate);
 }
 
-void omp_gemm_tn_avx2(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-		      int64_t ldb, float *c, int64_t ldc, bool accumulate)
+static void gemm_tn(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+		    int64_t ldb, float *c, int64_t ldc, bool accumulate)
 {
 	outer(m, n, k, (struct left){a, 1, lda}, b, ldb, c, ldc, accumulate);
+}
+
+void omp_fill_gemm_avx2(struct omp_isa *isa)
+{
+	isa->gemm_nt = gemm_nt;
+	isa->gemm_nn = gemm_nn;
+	isa->gemm_tn = gemm_tn;
 }

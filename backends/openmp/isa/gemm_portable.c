@@ -28,8 +28,8 @@ static float dot_lanes(const float *a, const float *b, int64_t k)
 	return add_lanes(lane);
 }
 
-void omp_gemm_nt_portable(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
-			  const float *b, int64_t ldb, float *c, int64_t ldc, bool accumulate)
+static void gemm_nt(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+		    int64_t ldb, float *c, int64_t ldc, bool accumulate)
 {
 	for (int64_t j = 0; j < n; j++)
 		for (int64_t i = 0; i < m; i++) {
@@ -95,14 +95,21 @@ static void outer(int64_t m, int64_t n, int64_t k, struct left a, const float *b
 				  c + i * ldc + j, accumulate);
 }
 
-void omp_gemm_nn_portable(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
-			  const float *b, int64_t ldb, float *c, int64_t ldc, bool accumulate)
+static void gemm_nn(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+		    int64_t ldb, float *c, int64_t ldc, bool accumulate)
 {
 	outer(m, n, k, (struct left){a, lda, 1}, b, ldb, c, ldc, accumulate);
 }
 
-void omp_gemm_tn_portable(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
-			  const float *b, int64_t ldb, float *c, int64_t ldc, bool accumulate)
+static void gemm_tn(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+		    int64_t ldb, float *c, int64_t ldc, bool accumulate)
 {
 	outer(m, n, k, (struct left){a, 1, lda}, b, ldb, c, ldc, accumulate);
+}
+
+void omp_fill_gemm_portable(struct omp_isa *isa)
+{
+	isa->gemm_nt = gemm_nt;
+	isa->gemm_nn = gemm_nn;
+	isa->gemm_tn = gemm_tn;
 }

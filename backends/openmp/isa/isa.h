@@ -1,11 +1,13 @@
 /* isa.h - what an instruction set offers: the hot loops, as a table of
  * functions.
  *
- * isa/<part>_<set>.c holds the functions of one set, compiled for it; isa.c
- * holds the tables. Everything outside isa/ is baseline code. All arrays are
- * f32, row-major, need no alignment and do not overlap; sizes may be 0. An
- * element's bits depend on its own operands and on the length that is summed
- * over, never on its place in a tile or on the other sizes. */
+ * isa/<part>_<set>.c holds the functions of one set, compiled for it, the same
+ * ones in the same order. A table is filled with the portable functions first,
+ * then overwritten by what each set up to its own has. Everything outside isa/
+ * is baseline code. All arrays are f32, row-major, need no alignment and do not
+ * overlap; sizes may be 0. An element's bits depend on its own operands and on
+ * the length that is summed over, never on its place in a tile or on the other
+ * sizes. */
 #ifndef HYS_OMP_ISA_H
 #define HYS_OMP_ISA_H
 
@@ -24,6 +26,11 @@ struct omp_query {
 	bool relu;
 };
 
+/* Of each lane. */
+struct omp_soften {
+	float *largest, *shrink, *sums;
+};
+
 struct omp_isa {
 	/* vector_<set>.c */
 	float (*dot)(const float *a, const float *b, int64_t n);
@@ -37,6 +44,25 @@ struct omp_isa {
 	void (*to_f32)(hys_dtype dtype, const void *source, float *target, int64_t n);
 	void (*from_f32)(hys_dtype dtype, const float *source, void *target, int64_t n);
 
+	/* softmax_<set>.c: tiles x[keys][pitch] of dot products, a column for
+	 * each of `lanes` lanes, which are a multiple of OMP_LANES.
+	 * One step of an online softmax: logits are scale * x, `largest` grows to
+	 * the largest one (NaN left out, at most FLT_MAX), x becomes
+	 * exp(logit - largest); shrink = exp(old largest - new), sums[lane] = sum
+	 * of x over the keys. */
+	void (*soften)(float *x, int64_t pitch, int64_t keys, int64_t lanes, float scale,
+		       const struct omp_soften *state);
+	/* x becomes the shares exp(scale * x - total), 0 in lanes whose total is
+	 * -inf; y, if there is one, from d shares shares * (y - mean) * scale. */
+	void (*share)(float *x, float *y, int64_t pitch, int64_t keys, int64_t lanes, float scale,
+		      const float *totals, const float *means);
+	/* x[rows][lane] *= factors[lane] */
+	void (*scale_lanes)(float *x, int64_t pitch, int64_t rows, int64_t lanes,
+			    const float *factors);
+	/* column[key] += sum over lanes of x */
+	void (*add_lanes)(const float *x, int64_t pitch, int64_t keys, int64_t lanes,
+			  float *column);
+
 	/* gemm_<set>.c, for modest sizes (128 x 64 x 576). lda is the distance
 	 * of rows. c = or, when `accumulate`, c += the product. */
 	/* c[m,n] of a[m,k] * b[n,k]^T */
@@ -48,6 +74,16 @@ struct omp_isa {
 	/* c[m,n] of a[k,m]^T * b[k,n] */
 	void (*gemm_tn)(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
 			const float *b, int64_t ldb, float *c, int64_t ldc, bool accumulate);
+
+	/* rows_<set>.c: the same for few lanes (n < 8) and rows anywhere.
+	 * x[lane][i] = <q_lane, rows[i]> */
+	void (*dot_rows)(int64_t lanes, int64_t count, int64_t dim, const float *q, int64_t q_pitch,
+			 const float *const *rows, float *x, int64_t pitch);
+	/* o_lane += sum of x[lane][i] * rows[i] */
+	void (*add_rows)(int64_t lanes, int64_t count, int64_t dim, const float *x, int64_t pitch,
+			 const float *const *rows, float *o, int64_t o_pitch);
+	/* As soften, for one lane whose dot products are x[n]; answers the sum. */
+	float (*soften_row)(float *x, int64_t n, float scale, float *largest, float *shrink);
 
 	/* select_<set>.c */
 	int64_t panel; /* keys of one panel, at most OMP_PANEL_MAX */
@@ -69,12 +105,15 @@ struct omp_isa {
 	double (*peak)(int64_t rounds, float *sink);
 };
 
+#define OMP_LANES 8
 #define OMP_PANEL_MAX 64
-#define OMP_FILTER_SLACK 8
+#define OMP_FILTER_SLACK 16
 
-extern const struct omp_isa omp_isa_portable;
-#ifdef HYS_ISA_AVX2
-extern const struct omp_isa omp_isa_avx2;
-#endif
+/* Instruction sets, each with all that the ones before it on the same kind of
+ * processor have. */
+enum omp_set { OMP_SET_PORTABLE, OMP_SET_AVX2, OMP_SETS };
+
+/* The table of a set, without what the build left out. */
+void omp_isa_fill(struct omp_isa *isa, enum omp_set set);
 
 #endif

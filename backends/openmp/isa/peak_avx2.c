@@ -6,7 +6,7 @@
 
 #define CHAINS 12
 
-double omp_peak_avx2(int64_t rounds, float *sink)
+static double peak(int64_t rounds, float *sink)
 {
 	volatile float factor_source = 0.999f, term_source = 0.001f;
 	const __m256 factor = _mm256_set1_ps(factor_source);
@@ -21,4 +21,9 @@ double omp_peak_avx2(int64_t rounds, float *sink)
 		chain[0] = _mm256_add_ps(chain[0], chain[j]);
 	*sink += _mm256_cvtss_f32(chain[0]);
 	return 2.0 * 8.0 * CHAINS * (double)rounds;
+}
+
+void omp_fill_peak_avx2(struct omp_isa *isa)
+{
+	isa->peak = peak;
 }

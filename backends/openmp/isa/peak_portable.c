@@ -3,7 +3,7 @@
 
 #define CHAINS 32
 
-double omp_peak_portable(int64_t rounds, float *sink)
+static double peak(int64_t rounds, float *sink)
 {
 	/* Read back from memory, so that nothing is known of them. */
 	volatile float factor_source = 0.999f, term_source = 0.001f;
@@ -15,4 +15,9 @@ double omp_peak_portable(int64_t rounds, float *sink)
 	for (int32_t j = 0; j < CHAINS; j++)
 		*sink += chain[j];
 	return 2.0 * CHAINS * (double)rounds;
+}
+
+void omp_fill_peak_portable(struct omp_isa *isa)
+{
+	isa->peak = peak;
 }

@@ -6,7 +6,7 @@
 
 #include "isa_functions.h"
 
-#define PANEL OMP_PANEL_AVX2
+#define PANEL 24
 #define HEADS 4
 #define VECTORS (PANEL / 8)
 
@@ -100,8 +100,7 @@ static inline __attribute__((always_inline)) void score_heads(const struct omp_q
 	cursor->left -= HEADS;
 }
 
-void omp_score_avx2(const struct omp_query *query, const float *packed, float *scores,
-		    int64_t stride)
+static void score(const struct omp_query *query, const float *packed, float *scores, int64_t stride)
 {
 	struct cursor cursor = {.next = scores, .stride = stride};
 	const int64_t rest = query->heads % HEADS;
@@ -128,8 +127,8 @@ static inline int64_t append(const float *scores, int32_t mask, int32_t first, f
 	return count;
 }
 
-int64_t omp_filter_avx2(const float *scores, int64_t n, float least, int32_t first,
-			float *out_scores, int32_t *out_indices)
+static int64_t filter(const float *scores, int64_t n, float least, int32_t first, float *out_scores,
+		      int32_t *out_indices)
 {
 	const __m256 bound = _mm256_set1_ps(least);
 	const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -153,7 +152,7 @@ int64_t omp_filter_avx2(const float *scores, int64_t n, float least, int32_t fir
 					   out_scores + count, out_indices + count);
 }
 
-bool omp_has_nan_avx2(const float *x, int64_t n)
+static bool has_nan(const float *x, int64_t n)
 {
 	__m256 found = _mm256_setzero_ps();
 	int64_t i = 0;
@@ -164,7 +163,7 @@ bool omp_has_nan_avx2(const float *x, int64_t n)
 	return _mm256_movemask_ps(found) != 0 || omp_has_nan_portable(x + i, n - i);
 }
 
-float omp_maximum_avx2(const float *x, int64_t n)
+static float maximum(const float *x, int64_t n)
 {
 	__m256 largest = _mm256_set1_ps(-INFINITY), ordered = _mm256_setzero_ps();
 	float lane[8];
@@ -179,4 +178,13 @@ float omp_maximum_avx2(const float *x, int64_t n)
 		return rest;
 	_mm256_storeu_ps(lane, largest);
 	return fmaxf(omp_maximum_portable(lane, 8), rest);
+}
+
+void omp_fill_select_avx2(struct omp_isa *isa)
+{
+	isa->panel = PANEL;
+	isa->score = score;
+	isa->filter = filter;
+	isa->has_nan = has_nan;
+	isa->maximum = maximum;
 }

@@ -5,7 +5,7 @@
 
 #include "isa_functions.h"
 
-#define PANEL OMP_PANEL_PORTABLE
+#define PANEL 8
 #define HEADS 4
 #define QUADS (PANEL / 4)
 
@@ -84,8 +84,7 @@ static inline __attribute__((always_inline)) void score_heads(const struct omp_q
 	}
 }
 
-void omp_score_portable(const struct omp_query *query, const float *packed, float *scores,
-			int64_t stride)
+static void score(const struct omp_query *query, const float *packed, float *scores, int64_t stride)
 {
 	struct cursor cursor = {.next = scores, .stride = stride};
 	int64_t j = 0;
@@ -122,4 +121,13 @@ float omp_maximum_portable(const float *x, int64_t n)
 		if (!(x[i] <= largest) && x[i] == x[i])
 			largest = x[i];
 	return largest;
+}
+
+void omp_fill_select_portable(struct omp_isa *isa)
+{
+	isa->panel = PANEL;
+	isa->score = score;
+	isa->filter = omp_filter_portable;
+	isa->has_nan = omp_has_nan_portable;
+	isa->maximum = omp_maximum_portable;
 }

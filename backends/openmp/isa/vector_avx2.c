@@ -1,5 +1,4 @@
-/* vector_avx2.c - products, exponentials and number formats with AVX2, FMA and
- * F16C. What does not fill a register goes through scalar code with the same
+/* vector_avx2.c - products and number formats with AVX2, FMA and F16C. What does not fill a register goes through scalar code with the same
  * arithmetic. */
 #include <immintrin.h>
 #include <math.h>
@@ -14,7 +13,7 @@ static inline float add_lanes(__m256 x)
 	return _mm_cvtss_f32(sum);
 }
 
-float omp_dot_avx2(const float *a, const float *b, int64_t n)
+static float dot(const float *a, const float *b, int64_t n)
 {
 	__m256 acc[4];
 	int64_t i = 0;
@@ -33,7 +32,7 @@ float omp_dot_avx2(const float *a, const float *b, int64_t n)
 	return sum;
 }
 
-void omp_axpy_avx2(float a, const float *x, float *y, int64_t n)
+static void axpy(float a, const float *x, float *y, int64_t n)
 {
 	const __m256 factor = _mm256_set1_ps(a);
 	int64_t i = 0;
@@ -42,52 +41,6 @@ void omp_axpy_avx2(float a, const float *x, float *y, int64_t n)
 							_mm256_loadu_ps(y + i)));
 	for (; i < n; i++)
 		y[i] = fmaf(a, x[i], y[i]);
-}
-
-/* As exp_one in vector_portable.c, with fused products. */
-static inline __m256 exp_eight(__m256 x)
-{
-	const __m256 least = _mm256_set1_ps(-87.3365402f);
-	const __m256 clamped = _mm256_min_ps(_mm256_max_ps(x, least), _mm256_set1_ps(89.0f));
-	const __m256 n = _mm256_round_ps(_mm256_mul_ps(clamped, _mm256_set1_ps(1.44269504f)),
-					 _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-	__m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.62ep-1f), clamped);
-	r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.0bfbe8p-15f), r);
-	__m256 p = _mm256_set1_ps(0.000198910799f);
-	p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.00139337312f));
-	p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.00833331048f));
-	p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.041666463f));
-	p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.166666672f));
-	p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
-	__m256 y = _mm256_fmadd_ps(_mm256_mul_ps(p, r), r, r);
-	y = _mm256_add_ps(y, _mm256_set1_ps(1.0f));
-	const __m256i whole = _mm256_cvtps_epi32(n);
-	const __m256i half = _mm256_srai_epi32(whole, 1);
-	const __m256i bias = _mm256_set1_epi32(127);
-	const __m256i low = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
-	const __m256i high =
-		_mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23);
-	y = _mm256_mul_ps(_mm256_mul_ps(y, _mm256_castsi256_ps(low)), _mm256_castsi256_ps(high));
-	y = _mm256_andnot_ps(_mm256_cmp_ps(x, least, _CMP_LT_OQ), y);
-	return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-}
-
-/* Lanes i < count for masked loads and stores. */
-static inline __m256i first_lanes(int64_t count)
-{
-	const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-	return _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)count), lane);
-}
-
-void omp_exp_avx2(float *x, int64_t n)
-{
-	int64_t i = 0;
-	for (; i + 8 <= n; i += 8)
-		_mm256_storeu_ps(x + i, exp_eight(_mm256_loadu_ps(x + i)));
-	if (i < n) {
-		const __m256i lanes = first_lanes(n - i);
-		_mm256_maskstore_ps(x + i, lanes, exp_eight(_mm256_maskload_ps(x + i, lanes)));
-	}
 }
 
 static inline __m256i blend(__m256i otherwise, __m256i when, __m256i condition)
@@ -151,7 +104,7 @@ static inline __m128i to_f8(__m256 x)
 	return _mm_packus_epi16(words, words);
 }
 
-void omp_to_f32_avx2(hys_dtype dtype, const void *source, float *target, int64_t n)
+static void to_f32(hys_dtype dtype, const void *source, float *target, int64_t n)
 {
 	const uint16_t *half = source;
 	const uint8_t *byte = source;
@@ -169,7 +122,7 @@ void omp_to_f32_avx2(hys_dtype dtype, const void *source, float *target, int64_t
 	omp_to_f32_portable(dtype, byte + i * (int64_t)hys_dtype_size(dtype), target + i, n - i);
 }
 
-void omp_from_f32_avx2(hys_dtype dtype, const float *source, void *target, int64_t n)
+static void from_f32(hys_dtype dtype, const float *source, void *target, int64_t n)
 {
 	uint16_t *half = target;
 	uint8_t *byte = target;
@@ -183,4 +136,12 @@ void omp_from_f32_avx2(hys_dtype dtype, const float *source, void *target, int64
 	for (; dtype == HYS_F8E4M3 && i + 8 <= n; i += 8)
 		_mm_storel_epi64((void *)(byte + i), to_f8(_mm256_loadu_ps(source + i)));
 	omp_from_f32_portable(dtype, source + i, byte + i * (int64_t)hys_dtype_size(dtype), n - i);
+}
+
+void omp_fill_vector_avx2(struct omp_isa *isa)
+{
+	isa->dot = dot;
+	isa->axpy = axpy;
+	isa->to_f32 = to_f32;
+	isa->from_f32 = from_f32;
 }

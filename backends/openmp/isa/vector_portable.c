@@ -1,11 +1,11 @@
-/* vector_portable.c - products, exponentials and number formats in plain C. */
+/* vector_portable.c - products and number formats in plain C. */
 #include <string.h>
 
 #include "isa_functions.h"
 
 #define LANES 8
 
-float omp_dot_portable(const float *a, const float *b, int64_t n)
+static float dot(const float *a, const float *b, int64_t n)
 {
 	float lane[LANES] = {0};
 	float sum = 0.0f;
@@ -20,7 +20,7 @@ float omp_dot_portable(const float *a, const float *b, int64_t n)
 	return sum;
 }
 
-void omp_axpy_portable(float a, const float *x, float *y, int64_t n)
+static void axpy(float a, const float *x, float *y, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++)
 		y[i] += a * x[i];
@@ -38,39 +38,6 @@ static inline float float_of(uint32_t bits)
 	float x;
 	memcpy(&x, &bits, sizeof x);
 	return x;
-}
-
-/* exp(x) = 2^n exp(r), |r| <= ln 2 / 2; exp(r) = 1 + r + r^2 P(r) with P fitted
- * at the Chebyshev nodes (error below 1e-9). 2^n in two factors, since n may be
- * 128. */
-static inline float exp_one(float x)
-{
-	const float least = -87.3365402f; /* ln FLT_MIN, rounded up */
-	const float most = 89.0f;	  /* beyond ln FLT_MAX */
-	const float magic = 12582912.0f;  /* 1.5 * 2^23: adding it rounds */
-	float clamped = x > least ? x : least;
-	clamped = clamped < most ? clamped : most;
-	const float n = (clamped * 1.44269504f + magic) - magic;
-	/* ln 2 = 0x1.62ep-1 + rest: n times the first part is exact. */
-	const float r = (clamped - n * 0x1.62ep-1f) - n * 0x1.0bfbe8p-15f;
-	float p = 0.000198910799f;
-	p = p * r + 0.00139337312f;
-	p = p * r + 0.00833331048f;
-	p = p * r + 0.041666463f;
-	p = p * r + 0.166666672f;
-	p = p * r + 0.5f;
-	const float y = (p * r * r + r) + 1.0f;
-	const int32_t half = (int32_t)n >> 1;
-	const float low = float_of((uint32_t)(half + 127) << 23);
-	const float high = float_of((uint32_t)((int32_t)n - half + 127) << 23);
-	const float result = x < least ? 0.0f : y * low * high;
-	return x != x ? x : result;
-}
-
-void omp_exp_portable(float *x, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		x[i] = exp_one(x[i]);
 }
 
 /* Subnormals of the small formats are made by integer conversions, so that a
@@ -166,4 +133,12 @@ void omp_from_f32_portable(hys_dtype dtype, const float *source, void *target, i
 		half[i] = to_bf16(source[i]);
 	for (int64_t i = 0; dtype == HYS_F8E4M3 && i < n; i++)
 		byte[i] = to_f8(source[i]);
+}
+
+void omp_fill_vector_portable(struct omp_isa *isa)
+{
+	isa->dot = dot;
+	isa->axpy = axpy;
+	isa->to_f32 = omp_to_f32_portable;
+	isa->from_f32 = omp_from_f32_portable;
 }
