@@ -25,8 +25,10 @@ struct hys_topology {
 	struct hys_allocator allocator;
 	struct cpus allowed;
 	int32_t allowed_count;
+	bool described; /* another machine's, which HWLOC_XMLFILE or HWLOC_SYNTHETIC describes */
 #ifdef HYS_WITH_HWLOC
 	hwloc_topology_t machine; /* NULL when it could not be loaded */
+	bool has_devices;	  /* machine knows PCI devices, too */
 #endif
 };
 
@@ -132,7 +134,7 @@ static void bind_to(const struct cpus *cpus)
  * process; they add OS devices only, which are filtered out as well. Its x86
  * component moves the calling thread from CPU to CPU, for details that are not
  * needed here. */
-static void leave_out(hwloc_topology_t machine)
+static void configure(hwloc_topology_t machine)
 {
 #if HWLOC_API_VERSION >= 0x00020100
 	static const char *const unwanted[] = {
@@ -144,6 +146,8 @@ static void leave_out(hwloc_topology_t machine)
 	for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
 		hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
 					      unwanted[i]);
+	/* A device may hang on a socket that this process may not use. */
+	hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
 #endif
 	hwloc_topology_set_all_types_filter(machine, HWLOC_TYPE_FILTER_KEEP_NONE);
 	/* What memory and PCI devices may hang on. */
@@ -152,41 +156,21 @@ static void leave_out(hwloc_topology_t machine)
 	hwloc_topology_set_type_filter(machine, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
 }
 
-static void load_machine(struct hys_topology *topology)
+static bool load(hwloc_topology_t *loaded, enum hwloc_type_filter_e devices)
 {
 	hwloc_topology_t machine;
 
 	if (hwloc_topology_init(&machine) != 0)
-		return;
-	leave_out(machine);
-	hwloc_topology_set_type_filter(machine, HWLOC_OBJ_PCI_DEVICE,
-				       HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-	hwloc_topology_set_type_filter(machine, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-	if (hwloc_topology_load(machine) == 0)
-		topology->machine = machine;
-	else
+		return false;
+	configure(machine);
+	hwloc_topology_set_type_filter(machine, HWLOC_OBJ_PCI_DEVICE, devices);
+	hwloc_topology_set_type_filter(machine, HWLOC_OBJ_BRIDGE, devices);
+	if (hwloc_topology_load(machine) != 0) {
 		hwloc_topology_destroy(machine);
-}
-
-static void unload_machine(struct hys_topology *topology)
-{
-	if (topology->machine)
-		hwloc_topology_destroy(topology->machine);
-}
-
-/* "0000:c1:00.0" or "c1:00.0" */
-static hwloc_obj_t find_pci(hwloc_topology_t machine, const char *id)
-{
-	unsigned domain = 0, bus, device, function;
-	int end = 0;
-
-	if (sscanf(id, "%x:%x:%x.%x%n", &domain, &bus, &device, &function, &end) != 4 || id[end]) {
-		domain = 0;
-		end = 0;
-		if (sscanf(id, "%x:%x.%x%n", &bus, &device, &function, &end) != 3 || id[end])
-			return NULL;
+		return false;
 	}
-	return hwloc_get_pcidev_by_busid(machine, domain, bus, device, function);
+	*loaded = machine;
+	return true;
 }
 
 static bool cpus_of_set(hwloc_const_cpuset_t set, struct cpus *cpus)
@@ -198,13 +182,74 @@ static bool cpus_of_set(hwloc_const_cpuset_t set, struct cpus *cpus)
 	return true;
 }
 
-static bool cpus_near(const struct hys_topology *topology, const char *id, struct cpus *cpus)
+static void load_machine(struct hys_topology *topology)
 {
+	if (!load(&topology->machine, HWLOC_TYPE_FILTER_KEEP_NONE))
+		return;
+	/* Of a description that it cannot read, hwloc makes this machine. */
+	topology->described = !hwloc_topology_is_thissystem(topology->machine);
+	if (topology->described)
+		cpus_of_set(hwloc_topology_get_allowed_cpuset(topology->machine),
+			    &topology->allowed);
+}
+
+/* Looking for PCI devices takes twenty times as long as all the rest: only once
+ * there is one to place. */
+static void load_devices(struct hys_topology *topology)
+{
+	hwloc_topology_t machine;
+
+	if (topology->has_devices)
+		return;
+	topology->has_devices = true;
+	if (!load(&machine, HWLOC_TYPE_FILTER_KEEP_IMPORTANT))
+		return;
+	if (topology->described == (hwloc_topology_is_thissystem(machine) != 0)) {
+		hwloc_topology_destroy(machine); /* the description is gone meanwhile */
+		return;
+	}
+	if (topology->machine)
+		hwloc_topology_destroy(topology->machine);
+	topology->machine = machine;
+}
+
+static void unload_machine(struct hys_topology *topology)
+{
+	if (topology->machine)
+		hwloc_topology_destroy(topology->machine);
+}
+
+struct pci_address {
+	unsigned domain, bus, device, function;
+};
+
+/* "0000:c1:00.0" or "c1:00.0" */
+static bool parse_pci(const char *id, struct pci_address *pci)
+{
+	int end = 0;
+
+	if (sscanf(id, "%x:%x:%x.%x%n", &pci->domain, &pci->bus, &pci->device, &pci->function,
+		   &end) == 4 &&
+	    !id[end])
+		return true;
+	pci->domain = 0;
+	end = 0;
+	return sscanf(id, "%x:%x.%x%n", &pci->bus, &pci->device, &pci->function, &end) == 3 &&
+	       !id[end];
+}
+
+static bool cpus_near(struct hys_topology *topology, const char *id, struct cpus *cpus)
+{
+	struct pci_address pci;
 	hwloc_obj_t device, place;
 
+	if (!parse_pci(id, &pci))
+		return false;
+	load_devices(topology);
 	if (!topology->machine)
 		return false;
-	device = find_pci(topology->machine, id);
+	device = hwloc_get_pcidev_by_busid(topology->machine, pci.domain, pci.bus, pci.device,
+					   pci.function);
 	if (!device)
 		return false;
 	place = hwloc_get_non_io_ancestor_obj(topology->machine, device);
@@ -239,7 +284,7 @@ static void unload_machine(struct hys_topology *topology)
 	(void)topology;
 }
 
-static bool cpus_near(const struct hys_topology *topology, const char *id, struct cpus *cpus)
+static bool cpus_near(struct hys_topology *topology, const char *id, struct cpus *cpus)
 {
 	(void)topology;
 	(void)id;
@@ -286,7 +331,12 @@ int32_t hys_topology_cpus_allowed(const struct hys_topology *topology)
 	return topology->allowed_count;
 }
 
-void hys_topology_locate(const struct hys_topology *topology, struct hys_device_info *info)
+bool hys_topology_is_described(const struct hys_topology *topology)
+{
+	return topology->described;
+}
+
+void hys_topology_locate(struct hys_topology *topology, struct hys_device_info *info)
 {
 	struct cpus cpus;
 
@@ -302,12 +352,13 @@ void hys_topology_locate(const struct hys_topology *topology, struct hys_device_
 	cpus_print(&cpus, info->cpus, sizeof(info->cpus));
 }
 
-/* A CPU device's thread may run anywhere it is allowed to already. */
+/* A CPU device's thread may run anywhere it is allowed to already; CPUs of
+ * another machine mean nothing here. */
 void hys_topology_bind(const struct hys_topology *topology, const struct hys_device_info *info)
 {
 	struct cpus cpus;
 
-	if (info->kind == HYS_DEVICE_CPU || !cpus_parse(&cpus, info->cpus))
+	if (topology->described || info->kind == HYS_DEVICE_CPU || !cpus_parse(&cpus, info->cpus))
 		return;
 	for (int i = 0; i < CPUS_MAX; i++)
 		cpus.set[i] &= topology->allowed.set[i];

@@ -1,5 +1,6 @@
 /* ocl_kernels.c - the OpenCL backend's kernels, per op the preferred one first. */
 #include "ocl_attention.h"
+#include "ocl_flash.h"
 #include "ocl_internal.h"
 #include "ocl_loss.h"
 #include "ocl_merge.h"
@@ -49,6 +50,14 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	       &hys_ocl_coarse_tile),
 	SELECT("select_coarse_to_fine.ref", HYS_OP_SELECT_COARSE_TO_FINE, 0, 0.01,
 	       &hys_ocl_coarse_ref),
+	{.name = "attention_forward.dense_wgmma",
+	 .op = HYS_OP_ATTENTION_FORWARD,
+	 .needs = HYS_OCL_WGMMA,
+	 .efficiency = 8,
+	 .applicable = hys_ocl_flash_dense_applicable,
+	 .workspace = hys_ocl_flash_forward_workspace,
+	 .run = hys_ocl_flash_forward,
+	 .detail = &hys_ocl_flash_forward_wgmma},
 	{.name = "attention_forward.gather.wgmma",
 	 .op = HYS_OP_ATTENTION_FORWARD,
 	 .needs = HYS_OCL_WGMMA,

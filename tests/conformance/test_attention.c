@@ -8,6 +8,8 @@ static const struct attention_case forward_table[] = {
 	{FULL("huge f16 in f16"), SEE(20, 40), .values = ATTENTION_HUGE, .dtype = F16},
 	{CORE("minus infinity"), SEE(20, 40), .values = ATTENTION_MINUS, .topk = 3},
 	{FULL("minus infinity, dense"), SEE(20, 40), .values = ATTENTION_MINUS, .features = DENSE | SINK},
+	{FULL("minus infinity, bf16 dense"), SEE(90, 200), .dtype = BF16, .head_dim = 64, .values = ATTENTION_MINUS, .features = DENSE},
+	{FULL("minus infinity, f16 blocks"), SEE(20, 200), .dtype = F16, .heads = 16, .head_dim = 64, .values = ATTENTION_MINUS, .topk = 2, .granularity = 64},
 	{FULL("gather minus infinity"), SEE(20, 40), GATHER(16), .values = ATTENTION_MINUS, .topk = 3},
 	{FULL("gather without lse"), SEE(20, 40), GATHER(16), .features = ATTENTION_NO_LSE},
 	{FULL("minus infinity, window"), SEE(20, 40), .values = ATTENTION_MINUS, .window = 2, .indices = INDICES_ABSENT},

@@ -154,10 +154,18 @@ static const struct subject subjects[] = {
 		CORE("dense"), .visible = {DOCUMENTS}, .dtype = HYS_F16, .features = ATTENTION_DENSE}}},
 	{"attention, MLA bf16", FORWARD, {.attention = {
 		CORE("MLA"), .visible = {DOCUMENTS}, .heads = 16, .head_dim = 40, .value_dim = 32, .topk = 50, .dtype = HYS_BF16, .features = ATTENTION_SHARED}}},
+	{"attention, dense bf16, several tiles", FORWARD, {.attention = {
+		FULL("dense bf16"), .visible = {DOCUMENTS}, .dtype = HYS_BF16, .heads = 6, .kv_heads = 2, .head_dim = 64, .features = ATTENTION_DENSE}}},
+	{"attention, blocks bf16", FORWARD, {.attention = {
+		FULL("blocks bf16"), .visible = {DOCUMENTS}, .dtype = HYS_BF16, .heads = 6, .kv_heads = 2, .head_dim = 64, .granularity = 16, .topk = 9, .window = 9}}},
 	{"attention backward", BACKWARD, {.attention = {
 		CORE("backward"), .visible = {DOCUMENTS, .window_keys = 30}, .heads = 6, .kv_heads = 2, .topk = 70, .window = 9, .features = ATTENTION_SINK}}},
 	{"attention backward, dense", BACKWARD, {.attention = {
 		FULL("dense backward"), .visible = {DOCUMENTS}, .features = ATTENTION_DENSE}}},
+	{"attention backward, dense bf16", BACKWARD, {.attention = {
+		FULL("dense backward bf16"), .visible = {DOCUMENTS}, .dtype = HYS_BF16, .heads = 6, .kv_heads = 2, .head_dim = 64, .features = ATTENTION_DENSE}}},
+	{"attention backward, blocks bf16", BACKWARD, {.attention = {
+		FULL("blocks backward bf16"), .visible = {DOCUMENTS}, .dtype = HYS_BF16, .heads = 6, .kv_heads = 2, .head_dim = 64, .granularity = 16, .topk = 9, .window = 9}}},
 	{"indexer loss", LOSS, {.loss = {
 		CORE("loss"), .visible = {DOCUMENTS}, .groups = 2, .topk = 50}}},
 	{"indexer loss, dense", LOSS, {.loss = {

@@ -1,5 +1,6 @@
 #include "suite.h"
 
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -45,12 +46,12 @@ static void name_lacking(struct suite_row *row)
 static void list_rows(int32_t device, uint32_t ops)
 {
 	const struct hys_device *info = context->devices[device];
-	const char *part = getenv("HYS_TEST_KERNELS");
+	const char *only = getenv("HYS_TEST_KERNELS");
 
 	for (int32_t i = 0; i < info->backend->kernel_count; i++) {
 		struct suite_row *row = &rows[row_count];
 
-		if (part && !strstr(info->backend->kernels[i].name, part))
+		if (only && fnmatch(only, info->backend->kernels[i].name, 0) != 0)
 			continue;
 		if (!(ops & HYS_OP_BIT(info->backend->kernels[i].op)) || row_count == ROWS_MAX)
 			continue;

@@ -7,9 +7,9 @@
  * and kernel row after the other. The last test says which rows were covered
  * and why others were not; a row that could run and that no case ran fails it.
  *
- * HYS_TEST_FILTER=PATTERN runs the cases of that name, HYS_TEST_FULL=1 all cases
- * on devices that compile a program per problem too, HYS_TEST_KERNELS=PART those
- * rows that have PART in their name.
+ * HYS_TEST_FILTER=PATTERN runs the cases of that name, HYS_TEST_KERNELS=PATTERN only on the
+ * rows of that name, HYS_TEST_FULL=1 all cases on devices that compile a program per problem
+ * too.
  */
 #ifndef HYS_TEST_SUITE_H
 #define HYS_TEST_SUITE_H

@@ -16,6 +16,12 @@ target_compile_options(hyscale_options INTERFACE
     $<$<C_COMPILER_ID:GNU>:-Wdouble-promotion> # of which clang has another idea: it minds double x = INFINITY
     -fno-math-errno -ffp-contract=off $<$<CONFIG:RelWithDebInfo>:-O3> $<$<BOOL:${HYS_WERROR}>:-Werror>)
 
+# The x87 unit of 32-bit x86 rounds when it spills, which would make results depend on the compiler too.
+string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" processor)
+if(CMAKE_SIZEOF_VOID_P EQUAL 4 AND processor MATCHES "^(x86_64|amd64|i.86)$")
+    target_compile_options(hyscale_options INTERFACE -msse2 -mfpmath=sse)
+endif()
+
 foreach(sanitizer ${HYS_SANITIZE})
     if(NOT sanitizer MATCHES "^(address|thread|undefined)$")
         message(FATAL_ERROR "HYS_SANITIZE=${HYS_SANITIZE}: '${sanitizer}' is none of address, thread, undefined")

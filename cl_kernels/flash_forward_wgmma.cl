@@ -1,0 +1,470 @@
+/* flash_forward_wgmma.cl - dense attention forward with wgmma.
+ *
+ * The rows of a bundle of heads, (row, head) by (row, head), are cut in tiles of 128: a
+ * work-group has one warpgroup for each 64 of them and one whose first thread fetches keys and
+ * values, packed by flash_pack.clh, into rings of local memory. While the products of one tile
+ * of keys with the values run, the next one's scores become shares. Tiles of keys start at multiples of
+ * TILE_KEYS, so that a row's result does not depend on the rows beside it.
+ * Options: ELEMENT_TYPE, HEAD_PANELS, VALUE_PANELS, SOFTCAP, LOCAL_BYTES. */
+#include "wgmma.clh"
+#include "flash_pack.clh"
+
+#define TILE_ROWS 128
+#define TILE_KEYS 128
+#define STAGES 2
+#define ROWS_BYTES (HEAD_PANELS * TILE_ROWS * PANEL_BYTES)
+#define KEYS_BYTES (HEAD_PANELS * TILE_KEYS * PANEL_BYTES)
+#define VALUES_BYTES (VALUE_PANELS * TILE_KEYS * PANEL_BYTES)
+#define KEYS_AT ROWS_BYTES
+#define VALUES_AT (KEYS_AT + STAGES * KEYS_BYTES)
+#define BARRIERS_AT (VALUES_AT + STAGES * VALUES_BYTES)
+
+#define THREADS 384
+#define LOG2_E 1.44269504088896341f
+#define LN_2 0.693147180559945309f
+#define RESCALE_FROM 8.0f /* growth of a row's maximum, in powers of 2, that is worth it */
+
+/* The sums of 64 rows: scores of 128 keys, and of outputs. */
+#define SCORES REGISTERS_64("s")
+#if VALUE_PANELS == 2
+#define OUTPUTS REGISTERS_64("o")
+#define OUTPUT_SHAPE "m64n128k16"
+#define EACH_OUTPUT_8(M) \
+	M("o0", 0) M("o1", 1) M("o2", 2) M("o3", 3) M("o4", 4) M("o5", 5) M("o6", 6) M("o7", 7)
+#else
+#define OUTPUTS REGISTERS_32("o")
+#define OUTPUT_SHAPE "m64n64k16"
+#define EACH_OUTPUT_8(M) M("o0", 0) M("o1", 1) M("o2", 2) M("o3", 3)
+#endif
+
+/* One call; the struct of ocl_flash.h. */
+struct flash {
+	long keys[2],
+		values[2]; /* bytes behind the start of the workspace: panels of both sources */
+	long pitch[2];	   /* rows of a panel */
+	int rows, heads, kv_heads, bundle, bundles;
+	int tiles; /* of rows, of each bundle */
+	float scale, softcap;
+};
+
+/* Where the rings' barriers are: full and empty ones of keys and of values. */
+#define FULL_KEYS(at) (local_at + BARRIERS_AT + (at)*8)
+#define EMPTY_KEYS(at) (local_at + BARRIERS_AT + (STAGES + (at)) * 8)
+#define FULL_VALUES(at) (local_at + BARRIERS_AT + (2 * STAGES + (at)) * 8)
+#define EMPTY_VALUES(at) (local_at + BARRIERS_AT + (3 * STAGES + (at)) * 8)
+
+/* Tiles of keys that a tile of rows reads: of the first source, then of the second. */
+struct span {
+	int first[2], count[2];
+};
+
+INLINE int tile_of(const struct span *span, int i, int *source)
+{
+	*source = i >= span->count[0];
+	return *source ? span->first[1] + i - span->count[0] : span->first[0] + i;
+}
+
+/* Copies `bytes`, a multiple of 16, to local memory; the barrier counts them. */
+INLINE void bulk_copy(uint to, const __global uchar *from, uint bytes, uint barrier)
+{
+	ASM("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+	    "[%0],[%1],%2,[%3];" ::"r"(to),
+	    "l"(from), "r"(bytes), "r"(barrier)
+	    : "memory");
+}
+
+INLINE void barrier_expect(uint at, uint bytes)
+{
+	ASM("mbarrier.arrive.expect_tx.shared.b64 _,[%0],%1;" ::"r"(at), "r"(bytes) : "memory");
+}
+
+/* One tile of keys or values, panel by panel. */
+INLINE void fetch(uint to, const __global uchar *panels, long pitch, long key, int count,
+		  uint barrier)
+{
+	barrier_expect(barrier, (uint)(count * TILE_KEYS * PANEL_BYTES));
+	for (int p = 0; p < count; p++)
+		bulk_copy(to + p * TILE_KEYS * PANEL_BYTES,
+			  panels + (p * pitch + key) * PANEL_BYTES, TILE_KEYS * PANEL_BYTES,
+			  barrier);
+}
+
+/* The fetching thread. */
+INLINE void produce(const __global uchar *work, const struct flash *call, int kv_head,
+		    const struct span *span, uint local_at)
+{
+	struct turn turn = {0, 0};
+	for (int i = 0; i < span->count[0] + span->count[1]; i++) {
+		int source;
+		const long key = (long)tile_of(span, i, &source) * TILE_KEYS;
+		const long pitch = source ? call->pitch[1] : call->pitch[0];
+		const long keys = source ? call->keys[1] : call->keys[0];
+		const long values = source ? call->values[1] : call->values[0];
+		barrier_wait(EMPTY_KEYS(turn.at), turn.parity ^ 1u);
+		fetch(local_at + KEYS_AT + turn.at * KEYS_BYTES,
+		      work + keys + kv_head * HEAD_PANELS * pitch * PANEL_BYTES, pitch, key,
+		      HEAD_PANELS, FULL_KEYS(turn.at));
+		barrier_wait(EMPTY_VALUES(turn.at), turn.parity ^ 1u);
+		fetch(local_at + VALUES_AT + turn.at * VALUES_BYTES,
+		      work + values + kv_head * VALUE_PANELS * pitch * PANEL_BYTES, pitch, key,
+		      VALUE_PANELS, FULL_VALUES(turn.at));
+		next_turn(&turn, STAGES);
+	}
+}
+
+/* Scores of the ring's tile: starts the products. */
+INLINE void start_scores(uint rows_at, uint keys_at)
+{
+	const uint a = operand_at(rows_at, 0), b = operand_at(keys_at, 0);
+	WGMMA_LOCAL("m64n128k16", SCORES, a, b, "0", "0", "0");
+#pragma unroll
+	for (int k = 1; k < HEAD_PANELS * 4; k++) {
+		const uint panel = k / 4, step = k % 4 * 2;
+		WGMMA_LOCAL("m64n128k16", SCORES, a + panel * (TILE_ROWS * PANEL_BYTES >> 4) + step,
+			    b + panel * (TILE_KEYS * PANEL_BYTES >> 4) + step, "1", "0", "0");
+	}
+	WGMMA_COMMIT();
+}
+
+INLINE void start_outputs(const uint *shares, uint values_at)
+{
+	const uint b = operand_at(values_at, TILE_KEYS * PANEL_BYTES);
+#pragma unroll
+	for (int k = 0; k < TILE_KEYS / 16; k++)
+		WGMMA_REGISTERS(OUTPUT_SHAPE, OUTPUTS, shares + 4 * k, b + k * 128, "1", "1");
+	WGMMA_COMMIT();
+}
+
+/* The two rows of a thread. */
+struct softmax {
+	float most[2]; /* in powers of 2 */
+	float sum[2];  /* of this thread's columns */
+	float factor[2];
+};
+
+INLINE float quad_max(float x)
+{
+	x = fmax(x, shuffle_xor(x, 1));
+	return fmax(x, shuffle_xor(x, 2));
+}
+
+INLINE float quad_sum(float x)
+{
+	x += shuffle_xor(x, 1);
+	return x + shuffle_xor(x, 2);
+}
+
+/* Element i of a thread's 64 belongs to its row i / 2 % 2. */
+#define ROW_OF(i) ((i) >> 1 & 1)
+
+/* Keys that a row does not see get -inf. `key`: of the thread's first column. */
+INLINE void mask(float *x, int key, const int *begin, const int *end)
+{
+#pragma unroll
+	for (int i = 0; i < 64; i++) {
+		const int s = key + i / 4 * 8 + i % 2;
+		if (s < begin[ROW_OF(i)] || s >= end[ROW_OF(i)])
+			x[i] = NEGATIVE_INFINITY;
+	}
+}
+
+/* c * tanh(scale * x / c), in powers of 2. */
+INLINE float cap(const struct flash *call, float x)
+{
+	const float l = exp2_fast(2.0f * LOG2_E * call->scale / call->softcap * x);
+	return call->softcap * LOG2_E * (1.0f - 2.0f / (l + 1.0f));
+}
+
+/* Scores to shares, against a maximum that only follows when it has grown by a lot. */
+INLINE void soften(float *x, struct softmax *rows, float scale)
+{
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		float most = NEGATIVE_INFINITY, sum = 0.0f;
+#pragma unroll
+		for (int i = 0; i < 64; i++)
+			if (ROW_OF(i) == r)
+				most = fmax(most, x[i]);
+		most = quad_max(most) * scale;
+		const float before = rows->most[r];
+		const float now = most > before + RESCALE_FROM ? most : before;
+		const float base = now == NEGATIVE_INFINITY ? 0.0f : now;
+		rows->most[r] = now;
+		rows->factor[r] = exp2_fast(before - base);
+#pragma unroll
+		for (int i = 0; i < 64; i++)
+			if (ROW_OF(i) == r) {
+				x[i] = exp2_fast(fma(x[i], scale, -base));
+				sum += x[i];
+			}
+		rows->sum[r] = fma(rows->sum[r], rows->factor[r], sum);
+	}
+}
+
+INLINE void read_scores(float *x)
+{
+	READ_8("s0", x);
+	READ_8("s1", x + 8);
+	READ_8("s2", x + 16);
+	READ_8("s3", x + 24);
+	READ_8("s4", x + 32);
+	READ_8("s5", x + 40);
+	READ_8("s6", x + 48);
+	READ_8("s7", x + 56);
+}
+
+/* What a thread of the warpgroups that compute knows of its two rows. */
+struct own_rows {
+	int begin[2][2], end[2][2]; /* [source][row] */
+};
+
+/* Reads the finished scores of tile `i` and turns them into shares. */
+INLINE void take_scores(const struct flash *call, const struct span *span, int i,
+			const struct own_rows *own, struct softmax *rows, float *x)
+{
+	int source;
+	const int key = tile_of(span, i, &source) * TILE_KEYS;
+	const int column = key + (int)(get_local_id(0) % 4) * 2;
+	int begin[2], end[2];
+	bool whole = true;
+	read_scores(x);
+#if SOFTCAP
+#pragma unroll
+	for (int e = 0; e < 64; e++)
+		x[e] = cap(call, x[e]);
+#endif
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		begin[r] = source ? own->begin[1][r] : own->begin[0][r];
+		end[r] = source ? own->end[1][r] : own->end[0][r];
+		whole = whole && begin[r] <= key && end[r] >= key + TILE_KEYS;
+	}
+	if (any_of_warp(!whole))
+		mask(x, column, begin, end);
+	soften(x, rows, SOFTCAP ? 1.0f : call->scale * LOG2_E);
+}
+
+INLINE void pack_shares(const float *x, uint *shares)
+{
+#pragma unroll
+	for (int i = 0; i < 32; i++)
+		shares[i] = pack_elements(x[2 * i], x[2 * i + 1]);
+}
+
+#define CLEAR_OUTPUT_8(p, n) CLEAR_8(p);
+#define SCALE_OUTPUT_8(p, n) SCALE_8(p, rows->factor[0], rows->factor[1]);
+
+INLINE void rescale(const struct softmax *rows)
+{
+	if (any_of_warp(rows->factor[0] != 1.0f || rows->factor[1] != 1.0f)) {
+		EACH_OUTPUT_8(SCALE_OUTPUT_8)
+	}
+}
+
+/* The warpgroups that compute. */
+INLINE void consume(const struct flash *call, const struct span *span, const struct own_rows *own,
+		    struct softmax *rows, uint rows_at, uint local_at)
+{
+	const int count = span->count[0] + span->count[1];
+	const uint lane = get_local_id(0) % 32;
+	struct turn keys = {0, 0}, values = {0, 0};
+	float x[64];
+	uint shares[32];
+	EACH_OUTPUT_8(CLEAR_OUTPUT_8)
+	if (count == 0)
+		return;
+	barrier_wait(FULL_KEYS(0), 0);
+	WGMMA_BEGIN();
+	start_scores(rows_at, local_at + KEYS_AT);
+	WGMMA_WAIT("0");
+	warp_arrive(EMPTY_KEYS(0), lane);
+	next_turn(&keys, STAGES);
+	take_scores(call, span, 0, own, rows, x);
+	pack_shares(x, shares);
+	for (int i = 1; i < count; i++) {
+		barrier_wait(FULL_KEYS(keys.at), keys.parity);
+		barrier_wait(FULL_VALUES(values.at), values.parity);
+		WGMMA_BEGIN();
+		start_scores(rows_at, local_at + KEYS_AT + keys.at * KEYS_BYTES);
+		start_outputs(shares, local_at + VALUES_AT + values.at * VALUES_BYTES);
+		WGMMA_WAIT("1");
+		warp_arrive(EMPTY_KEYS(keys.at), lane);
+		next_turn(&keys, STAGES);
+		take_scores(call, span, i, own, rows, x);
+		WGMMA_WAIT("0");
+		warp_arrive(EMPTY_VALUES(values.at), lane);
+		next_turn(&values, STAGES);
+		rescale(rows);
+		pack_shares(x, shares);
+	}
+	barrier_wait(FULL_VALUES(values.at), values.parity);
+	WGMMA_BEGIN();
+	start_outputs(shares, local_at + VALUES_AT + values.at * VALUES_BYTES);
+	WGMMA_WAIT("0");
+}
+
+/* The rows of q into local memory, behind the last 0. A negative scale turns their signs. */
+INLINE void load_rows(const __global ushort *q, long4 q_at, int wide, int columns,
+		      const struct flash *call, int bundle, int first, __local uchar *to)
+{
+	const uint flip = call->scale < 0.0f ? 0x80008000u : 0u;
+	for (int e = (int)get_local_id(0); e < TILE_ROWS * HEAD_PANELS * 8; e += THREADS) {
+		const int r = e / (HEAD_PANELS * 8), part = e % (HEAD_PANELS * 8);
+		const int row = (first + r) / call->bundle;
+		const int head = bundle * call->bundle + (first + r) % call->bundle;
+		uint4 eight = (uint4)(0);
+		if (row < call->rows)
+			eight = load_eight(q + q_at.s0 + row * q_at.s1 + head * q_at.s2, part * 8,
+					   columns, wide);
+		*(__local uint4 *)(to + part / 8 * (TILE_ROWS * PANEL_BYTES) +
+				   swizzled((uint)r, (uint)part % 8)) = eight ^ flip;
+	}
+}
+
+/* Pairs of outputs of one row: elements i and i + 1 of each four of a thread. */
+INLINE void store_pair(__global ushort *o, int column, int columns, int pairs, float a, float b)
+{
+	const uint both = pack_elements(a, b);
+	if (pairs && column + 2 <= columns) {
+		*(__global uint *)(o + column) = both;
+		return;
+	}
+	if (column < columns)
+		o[column] = (ushort)both;
+	if (column + 1 < columns)
+		o[column + 1] = (ushort)(both >> 16);
+}
+
+#define STORE_OUTPUT_8(p, n)                                                                    \
+	{                                                                                       \
+		float y[8];                                                                     \
+		READ_8(p, y);                                                                   \
+		if (real[0]) {                                                                  \
+			store_pair(to[0], n * 16 + column, columns, pairs, y[0] * share[0],     \
+				   y[1] * share[0]);                                            \
+			store_pair(to[0], n * 16 + 8 + column, columns, pairs, y[4] * share[0], \
+				   y[5] * share[0]);                                            \
+		}                                                                               \
+		if (real[1]) {                                                                  \
+			store_pair(to[1], n * 16 + column, columns, pairs, y[2] * share[1],     \
+				   y[3] * share[1]);                                            \
+			store_pair(to[1], n * 16 + 8 + column, columns, pairs, y[6] * share[1], \
+				   y[7] * share[1]);                                            \
+		}                                                                               \
+	}
+
+INLINE void finish(__global ushort *o, long4 o_at, int pairs, int columns, __global float *lse,
+		   long4 lse_at, const __global float *sink, long4 sink_at,
+		   const struct flash *call, int bundle, int first, const struct softmax *rows)
+{
+	const int column = (int)(get_local_id(0) % 4) * 2;
+	__global ushort *to[2];
+	float share[2];
+	bool real[2];
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		const int m = first + 8 * r, row = m / call->bundle;
+		const int head = bundle * call->bundle + m % call->bundle;
+		const float sum = quad_sum(rows->sum[r]), most = rows->most[r];
+		real[r] = row < call->rows;
+		to[r] = o + o_at.s0 + (real[r] ? row * o_at.s1 + head * o_at.s2 : 0);
+		float whole = sum;
+		if (real[r] && PRESENT(sink_at))
+			whole += exp2_fast(sink[sink_at.s0 + head] * LOG2_E - most);
+		share[r] = sum > 0.0f ? 1.0f / whole : 0.0f;
+		if (real[r] && column == 0 && PRESENT(lse_at))
+			lse[lse_at.s0 + row * lse_at.s1 + head * lse_at.s2] =
+				sum > 0.0f ? (most + log2(sum)) * LN_2 : NEGATIVE_INFINITY;
+	}
+	EACH_OUTPUT_8(STORE_OUTPUT_8)
+}
+
+/* The union of the rows' intervals, in tiles. */
+INLINE void widen(__local int *low, __local int *high, int begin, int end)
+{
+	if (begin < end) {
+		atomic_min(low, begin / TILE_KEYS);
+		atomic_max(high, (end + TILE_KEYS - 1) / TILE_KEYS);
+	}
+}
+
+/* Work-group: TILE_ROWS (row, head) of a bundle, those that see most first. */
+__kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
+forward(const __global ushort *q, long4 q_at, int q_wide, int head_dim, __global ushort *o,
+	long4 o_at, int o_pairs, int value_dim, __global float *lse, long4 lse_at,
+	const __global float *sink, long4 sink_at, const __global int *row_begin, long row_begin_at,
+	const __global int *row_end, long row_end_at, const __global int *other_begin,
+	long other_begin_at, const __global int *other_end, long other_end_at,
+	const __global uchar *work, struct flash call)
+{
+	LARGE_LOCAL(local_memory, LOCAL_BYTES)
+	__local int low[2], high[2];
+	const uint local_at = local_address(local_memory);
+	const int item = (int)get_local_id(0), group = item / 128;
+	const int bundle = (int)get_group_id(0) / call.tiles;
+	const int tile = call.tiles - 1 - (int)get_group_id(0) % call.tiles;
+	const int kv_head = (int)((long)bundle * call.kv_heads / call.bundles);
+	const int first = tile * TILE_ROWS;
+	struct span span;
+	DECLARE_REGISTERS(SCORES);
+	DECLARE_REGISTERS(OUTPUTS);
+
+	if (item == 0) {
+		for (int i = 0; i < STAGES; i++) {
+			barrier_init(FULL_KEYS(i), 1);
+			barrier_init(FULL_VALUES(i), 1);
+			barrier_init(EMPTY_KEYS(i), 8);
+			barrier_init(EMPTY_VALUES(i), 8);
+		}
+		for (int i = 0; i < 2; i++) {
+			low[i] = INT_MAX;
+			high[i] = 0;
+		}
+	}
+	load_rows(q, q_at, q_wide, head_dim, &call, bundle, first, local_memory);
+	barrier(CLK_LOCAL_MEM_FENCE);
+	if (item < TILE_ROWS && (first + item) / call.bundle < call.rows) {
+		const int row = (first + item) / call.bundle;
+		widen(low, high, row_begin[row_begin_at + row], row_end[row_end_at + row]);
+		if (other_begin_at >= 0)
+			widen(low + 1, high + 1, other_begin[other_begin_at + row],
+			      other_end[other_end_at + row]);
+	}
+	publish_local();
+	barrier(CLK_LOCAL_MEM_FENCE);
+	for (int i = 0; i < 2; i++) {
+		span.first[i] = low[i];
+		span.count[i] = max(high[i] - low[i], 0);
+		if (high[i] == 0)
+			span.count[i] = 0;
+	}
+	if (group == 2) {
+		FEWER_REGISTERS("24");
+		if (item == 256)
+			produce(work, &call, kv_head, &span, local_at);
+		return;
+	}
+	MORE_REGISTERS("240");
+	{
+		const int m = first + group * 64 + item % 128 / 32 * 16 + item % 32 / 4;
+		struct own_rows own;
+		struct softmax rows;
+		for (int r = 0; r < 2; r++) {
+			const int row = min((m + 8 * r) / call.bundle, call.rows - 1);
+			own.begin[0][r] = row_begin[row_begin_at + row];
+			own.end[0][r] = row_end[row_end_at + row];
+			own.begin[1][r] = own.end[1][r] = 0;
+			if (other_begin_at >= 0) {
+				own.begin[1][r] = other_begin[other_begin_at + row];
+				own.end[1][r] = other_end[other_end_at + row];
+			}
+			rows.most[r] = NEGATIVE_INFINITY;
+			rows.sum[r] = 0.0f;
+			rows.factor[r] = 1.0f;
+		}
+		call.scale = fabs(call.scale);
+		consume(&call, &span, &own, &rows, local_at + group * 64 * PANEL_BYTES, local_at);
+		finish(o, o_at, o_pairs, value_dim, lse, lse_at, sink, sink_at, &call, bundle, m,
+		       &rows);
+	}
+}
