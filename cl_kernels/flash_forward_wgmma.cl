@@ -6,22 +6,15 @@
  * of keys with the values run, the next one's scores become shares. Tiles of keys start at multiples of
  * TILE_KEYS, so that a row's result does not depend on the rows beside it.
  * Options: ELEMENT_TYPE, HEAD_PANELS, VALUE_PANELS, SOFTCAP, LOCAL_BYTES. */
-#include "wgmma.clh"
-#include "flash_pack.clh"
-
 #define TILE_ROWS 128
-#define TILE_KEYS 128
-#define STAGES 2
-#define ROWS_BYTES (HEAD_PANELS * TILE_ROWS * PANEL_BYTES)
-#define KEYS_BYTES (HEAD_PANELS * TILE_KEYS * PANEL_BYTES)
-#define VALUES_BYTES (VALUE_PANELS * TILE_KEYS * PANEL_BYTES)
-#define KEYS_AT ROWS_BYTES
-#define VALUES_AT (KEYS_AT + STAGES * KEYS_BYTES)
-#define BARRIERS_AT (VALUES_AT + STAGES * VALUES_BYTES)
+#define KEY_STAGES 2
+#define VALUE_STAGES 2
+#define KEYS_AT (HEAD_PANELS * TILE_ROWS * PANEL_BYTES)
+#define VALUES_AT (KEYS_AT + KEY_STAGES * KEYS_BYTES)
+#define BARRIERS_AT (VALUES_AT + VALUE_STAGES * VALUES_BYTES)
+#include "flash_rings.clh"
 
 #define THREADS 384
-#define LOG2_E 1.44269504088896341f
-#define LN_2 0.693147180559945309f
 #define RESCALE_FROM 8.0f /* growth of a row's maximum, in powers of 2, that is worth it */
 
 /* The sums of 64 rows: scores of 128 keys, and of outputs. */
@@ -36,81 +29,6 @@
 #define OUTPUT_SHAPE "m64n64k16"
 #define EACH_OUTPUT_8(M) M("o0", 0) M("o1", 1) M("o2", 2) M("o3", 3)
 #endif
-
-/* One call; the struct of ocl_flash.h. */
-struct flash {
-	long keys[2],
-		values[2]; /* bytes behind the start of the workspace: panels of both sources */
-	long pitch[2];	   /* rows of a panel */
-	int rows, heads, kv_heads, bundle, bundles;
-	int tiles; /* of rows, of each bundle */
-	float scale, softcap;
-};
-
-/* Where the rings' barriers are: full and empty ones of keys and of values. */
-#define FULL_KEYS(at) (local_at + BARRIERS_AT + (at)*8)
-#define EMPTY_KEYS(at) (local_at + BARRIERS_AT + (STAGES + (at)) * 8)
-#define FULL_VALUES(at) (local_at + BARRIERS_AT + (2 * STAGES + (at)) * 8)
-#define EMPTY_VALUES(at) (local_at + BARRIERS_AT + (3 * STAGES + (at)) * 8)
-
-/* Tiles of keys that a tile of rows reads: of the first source, then of the second. */
-struct span {
-	int first[2], count[2];
-};
-
-INLINE int tile_of(const struct span *span, int i, int *source)
-{
-	*source = i >= span->count[0];
-	return *source ? span->first[1] + i - span->count[0] : span->first[0] + i;
-}
-
-/* Copies `bytes`, a multiple of 16, to local memory; the barrier counts them. */
-INLINE void bulk_copy(uint to, const __global uchar *from, uint bytes, uint barrier)
-{
-	ASM("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-	    "[%0],[%1],%2,[%3];" ::"r"(to),
-	    "l"(from), "r"(bytes), "r"(barrier)
-	    : "memory");
-}
-
-INLINE void barrier_expect(uint at, uint bytes)
-{
-	ASM("mbarrier.arrive.expect_tx.shared.b64 _,[%0],%1;" ::"r"(at), "r"(bytes) : "memory");
-}
-
-/* One tile of keys or values, panel by panel. */
-INLINE void fetch(uint to, const __global uchar *panels, long pitch, long key, int count,
-		  uint barrier)
-{
-	barrier_expect(barrier, (uint)(count * TILE_KEYS * PANEL_BYTES));
-	for (int p = 0; p < count; p++)
-		bulk_copy(to + p * TILE_KEYS * PANEL_BYTES,
-			  panels + (p * pitch + key) * PANEL_BYTES, TILE_KEYS * PANEL_BYTES,
-			  barrier);
-}
-
-/* The fetching thread. */
-INLINE void produce(const __global uchar *work, const struct flash *call, int kv_head,
-		    const struct span *span, uint local_at)
-{
-	struct turn turn = {0, 0};
-	for (int i = 0; i < span->count[0] + span->count[1]; i++) {
-		int source;
-		const long key = (long)tile_of(span, i, &source) * TILE_KEYS;
-		const long pitch = source ? call->pitch[1] : call->pitch[0];
-		const long keys = source ? call->keys[1] : call->keys[0];
-		const long values = source ? call->values[1] : call->values[0];
-		barrier_wait(EMPTY_KEYS(turn.at), turn.parity ^ 1u);
-		fetch(local_at + KEYS_AT + turn.at * KEYS_BYTES,
-		      work + keys + kv_head * HEAD_PANELS * pitch * PANEL_BYTES, pitch, key,
-		      HEAD_PANELS, FULL_KEYS(turn.at));
-		barrier_wait(EMPTY_VALUES(turn.at), turn.parity ^ 1u);
-		fetch(local_at + VALUES_AT + turn.at * VALUES_BYTES,
-		      work + values + kv_head * VALUE_PANELS * pitch * PANEL_BYTES, pitch, key,
-		      VALUE_PANELS, FULL_VALUES(turn.at));
-		next_turn(&turn, STAGES);
-	}
-}
 
 /* Scores of the ring's tile: starts the products. */
 INLINE void start_scores(uint rows_at, uint keys_at)
@@ -154,15 +72,12 @@ INLINE float quad_sum(float x)
 	return x + shuffle_xor(x, 2);
 }
 
-/* Element i of a thread's 64 belongs to its row i / 2 % 2. */
-#define ROW_OF(i) ((i) >> 1 & 1)
-
 /* Keys that a row does not see get -inf. `key`: of the thread's first column. */
 INLINE void mask(float *x, int key, const int *begin, const int *end)
 {
 #pragma unroll
 	for (int i = 0; i < 64; i++) {
-		const int s = key + i / 4 * 8 + i % 2;
+		const int s = key + COLUMN_OF(i);
 		if (s < begin[ROW_OF(i)] || s >= end[ROW_OF(i)])
 			x[i] = NEGATIVE_INFINITY;
 	}
@@ -213,11 +128,6 @@ INLINE void read_scores(float *x)
 	READ_8("s7", x + 56);
 }
 
-/* What a thread of the warpgroups that compute knows of its two rows. */
-struct own_rows {
-	int begin[2][2], end[2][2]; /* [source][row] */
-};
-
 /* Reads the finished scores of tile `i` and turns them into shares. */
 INLINE void take_scores(const struct flash *call, const struct span *span, int i,
 			const struct own_rows *own, struct softmax *rows, float *x)
@@ -226,29 +136,15 @@ INLINE void take_scores(const struct flash *call, const struct span *span, int i
 	const int key = tile_of(span, i, &source) * TILE_KEYS;
 	const int column = key + (int)(get_local_id(0) % 4) * 2;
 	int begin[2], end[2];
-	bool whole = true;
 	read_scores(x);
 #if SOFTCAP
 #pragma unroll
 	for (int e = 0; e < 64; e++)
 		x[e] = cap(call, x[e]);
 #endif
-#pragma unroll
-	for (int r = 0; r < 2; r++) {
-		begin[r] = source ? own->begin[1][r] : own->begin[0][r];
-		end[r] = source ? own->end[1][r] : own->end[0][r];
-		whole = whole && begin[r] <= key && end[r] >= key + TILE_KEYS;
-	}
-	if (any_of_warp(!whole))
+	if (!sees_all(own, source, key, TILE_KEYS, begin, end))
 		mask(x, column, begin, end);
 	soften(x, rows, SOFTCAP ? 1.0f : call->scale * LOG2_E);
-}
-
-INLINE void pack_shares(const float *x, uint *shares)
-{
-#pragma unroll
-	for (int i = 0; i < 32; i++)
-		shares[i] = pack_elements(x[2 * i], x[2 * i + 1]);
 }
 
 #define CLEAR_OUTPUT_8(p, n) CLEAR_8(p);
@@ -275,31 +171,31 @@ INLINE void consume(const struct flash *call, const struct span *span, const str
 		return;
 	barrier_wait(FULL_KEYS(0), 0);
 	WGMMA_BEGIN();
-	start_scores(rows_at, local_at + KEYS_AT);
+	start_scores(rows_at, KEYS_PLACE(0));
 	WGMMA_WAIT("0");
 	warp_arrive(EMPTY_KEYS(0), lane);
-	next_turn(&keys, STAGES);
+	next_turn(&keys, KEY_STAGES);
 	take_scores(call, span, 0, own, rows, x);
-	pack_shares(x, shares);
+	pack_all(x, shares, 32);
 	for (int i = 1; i < count; i++) {
 		barrier_wait(FULL_KEYS(keys.at), keys.parity);
 		barrier_wait(FULL_VALUES(values.at), values.parity);
 		WGMMA_BEGIN();
-		start_scores(rows_at, local_at + KEYS_AT + keys.at * KEYS_BYTES);
-		start_outputs(shares, local_at + VALUES_AT + values.at * VALUES_BYTES);
+		start_scores(rows_at, KEYS_PLACE(keys.at));
+		start_outputs(shares, VALUES_PLACE(values.at));
 		WGMMA_WAIT("1");
 		warp_arrive(EMPTY_KEYS(keys.at), lane);
-		next_turn(&keys, STAGES);
+		next_turn(&keys, KEY_STAGES);
 		take_scores(call, span, i, own, rows, x);
 		WGMMA_WAIT("0");
 		warp_arrive(EMPTY_VALUES(values.at), lane);
-		next_turn(&values, STAGES);
+		next_turn(&values, VALUE_STAGES);
 		rescale(rows);
-		pack_shares(x, shares);
+		pack_all(x, shares, 32);
 	}
 	barrier_wait(FULL_VALUES(values.at), values.parity);
 	WGMMA_BEGIN();
-	start_outputs(shares, local_at + VALUES_AT + values.at * VALUES_BYTES);
+	start_outputs(shares, VALUES_PLACE(values.at));
 	WGMMA_WAIT("0");
 }
 
@@ -379,15 +275,6 @@ INLINE void finish(__global ushort *o, long4 o_at, int pairs, int columns, __glo
 	EACH_OUTPUT_8(STORE_OUTPUT_8)
 }
 
-/* The union of the rows' intervals, in tiles. */
-INLINE void widen(__local int *low, __local int *high, int begin, int end)
-{
-	if (begin < end) {
-		atomic_min(low, begin / TILE_KEYS);
-		atomic_max(high, (end + TILE_KEYS - 1) / TILE_KEYS);
-	}
-}
-
 /* Work-group: TILE_ROWS (row, head) of a bundle, those that see most first. */
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
 forward(const __global ushort *q, long4 q_at, int q_wide, int head_dim, __global ushort *o,
@@ -410,12 +297,7 @@ forward(const __global ushort *q, long4 q_at, int q_wide, int head_dim, __global
 	DECLARE_REGISTERS(OUTPUTS);
 
 	if (item == 0) {
-		for (int i = 0; i < STAGES; i++) {
-			barrier_init(FULL_KEYS(i), 1);
-			barrier_init(FULL_VALUES(i), 1);
-			barrier_init(EMPTY_KEYS(i), 8);
-			barrier_init(EMPTY_VALUES(i), 8);
-		}
+		init_rings(local_at, 8);
 		for (int i = 0; i < 2; i++) {
 			low[i] = INT_MAX;
 			high[i] = 0;
@@ -425,23 +307,19 @@ forward(const __global ushort *q, long4 q_at, int q_wide, int head_dim, __global
 	barrier(CLK_LOCAL_MEM_FENCE);
 	if (item < TILE_ROWS && (first + item) / call.bundle < call.rows) {
 		const int row = (first + item) / call.bundle;
-		widen(low, high, row_begin[row_begin_at + row], row_end[row_end_at + row]);
+		widen(low, high, row_begin[row_begin_at + row], row_end[row_end_at + row],
+		      TILE_KEYS);
 		if (other_begin_at >= 0)
 			widen(low + 1, high + 1, other_begin[other_begin_at + row],
-			      other_end[other_end_at + row]);
+			      other_end[other_end_at + row], TILE_KEYS);
 	}
 	publish_local();
 	barrier(CLK_LOCAL_MEM_FENCE);
-	for (int i = 0; i < 2; i++) {
-		span.first[i] = low[i];
-		span.count[i] = max(high[i] - low[i], 0);
-		if (high[i] == 0)
-			span.count[i] = 0;
-	}
+	span = span_of(low, high);
 	if (group == 2) {
 		FEWER_REGISTERS("24");
 		if (item == 256)
-			produce(work, &call, kv_head, &span, local_at);
+			feed_rings(work, &call, kv_head, &span, local_at);
 		return;
 	}
 	MORE_REGISTERS("240");

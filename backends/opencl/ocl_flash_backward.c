@@ -1,0 +1,470 @@
+/* ocl_flash_backward.c - attention backward on NVIDIA's tensor cores.
+ *
+ * Keys and values are packed once; rows in chunks that fit a bounded workspace. Of one chunk
+ * alone gradients of keys are written where they belong; of several they are summed in f32. */
+#include "ocl_flash.h"
+
+#define LOCAL 256
+#define BARRIER_BYTES 1024
+#define INFO_BYTES 16 /* of a packed row */
+#define REACH_BYTES 16
+#define REACH_ROWS 64
+#define PANEL(columns) (HYS_OCL_PANEL_BYTES * (int64_t)hys_ocl_panels(columns))
+
+/* Places of the rings, as the kernels have them. */
+#define KEY_STAGES 3
+#define VALUE_STAGES 2
+#define PLACES 3
+#define PLACE_ROWS 64
+#define PLACE_INFO_BYTES 1024
+
+/* Most channels that registers take. */
+#define DIM_MAX 128
+
+/* Packed rows of a chunk: as many as need this much. */
+#define CHUNK_BYTES (INT64_C(1) << 30)
+
+/* `struct packed_rows` of the kernels. */
+struct packed_rows {
+	int64_t q, grad_o, info[2], reach[2], pitch, most;
+	int32_t rows, bundle, pad, bundles, kv_heads, groups;
+};
+
+/* `struct gradient` of the kernels. */
+struct gradient {
+	int32_t type, columns, add, pairs;
+};
+
+struct backward {
+	struct hys_ocl_job job;
+	const struct hys_call *call;
+	struct hys_ocl_flash_source sources[2];
+	struct hys_ocl_gradient dk[2], dv[2];
+	int64_t sums[2][2]; /* of dk, of dv: where they are summed */
+	struct packed_rows packed;
+	struct hys_call chunk; /* the call, cut to a chunk's rows */
+	struct hys_ocl_flash flash;
+	bool accumulate, several;
+};
+
+static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
+		   const struct hys_problem *problem, struct hys_ocl_options *options)
+{
+	const int64_t head = PANEL(problem->attending.head_dim);
+	const int64_t value = PANEL(problem->attending.value_dim);
+	(void)source;
+	(void)device;
+	hys_ocl_flash_define(problem, options);
+	hys_ocl_define(options, "ROWS_LOCAL",
+		       (head + value) * HYS_OCL_FLASH_TILE_ROWS +
+			       (KEY_STAGES * head + VALUE_STAGES * value) *
+				       HYS_OCL_FLASH_TILE_KEYS +
+			       BARRIER_BYTES);
+	hys_ocl_define(options, "KEYS_LOCAL",
+		       (head + value) * HYS_OCL_FLASH_TILE_KEYS +
+			       PLACES * ((head + value) * PLACE_ROWS + PLACE_INFO_BYTES) +
+			       BARRIER_BYTES);
+}
+
+static const char *const entries[] = {HYS_OCL_PACK_ENTRIES,
+				      HYS_OCL_GRADIENT_ENTRIES,
+				      "prepare_rows",
+				      "reach_of_tiles",
+				      "pack_rows",
+				      "find_largest",
+				      "clear_largest",
+				      "sum_sink",
+				      "backward_rows",
+				      "backward_keys",
+				      NULL};
+const struct hys_ocl_source hys_ocl_flash_backward_wgmma = {
+	.file = "flash_backward_wgmma.cl",
+	.entries = entries,
+	.define = define,
+	.rewrite = "sm_90a",
+};
+
+bool hys_ocl_flash_backward_applicable(const struct hys_kernel *kernel,
+				       const struct hys_device *device,
+				       const struct hys_problem *problem,
+				       char reason[HYS_REASON_SIZE])
+{
+	(void)kernel;
+	(void)device;
+	return hys_ocl_flash_dense_applicable(problem, DIM_MAX, DIM_MAX, reason);
+}
+
+/* ---- workspace ---- */
+
+static int64_t packed_pitch(int64_t rows, int64_t bundle)
+{
+	return hys_round_up(hys_mul64(rows, bundle), HYS_OCL_FLASH_TILE_ROWS) +
+	       HYS_OCL_FLASH_TILE_ROWS;
+}
+
+/* Rows of a chunk: the same for every call of a problem, so that sums are. */
+static int64_t chunk_rows(const struct hys_problem *problem)
+{
+	const struct hys_attending *attending = &problem->attending;
+	const int64_t row = attending->heads * (PANEL(attending->head_dim) +
+						PANEL(attending->value_dim) + 2 * INFO_BYTES);
+	return hys_max64(1, CHUNK_BYTES / row / HYS_OCL_FLASH_TILE_ROWS) * HYS_OCL_FLASH_TILE_ROWS;
+}
+
+static int64_t take(int64_t *next, int64_t bytes)
+{
+	const int64_t at = *next;
+	*next = hys_add64(*next, hys_round_up(bytes, HYS_ALIGN));
+	return at;
+}
+
+static void lay_out_rows(int64_t *next, const struct hys_size *size, struct packed_rows *packed)
+{
+	const struct hys_attending *attending = &size->problem->attending;
+	const int64_t rows = hys_min64(size->rows, chunk_rows(size->problem));
+	int64_t all;
+
+	packed->bundle = attending->heads / attending->kv_heads;
+	packed->pad = packed->bundle;
+	packed->bundles = attending->kv_heads;
+	packed->kv_heads = attending->kv_heads;
+	packed->groups = 1;
+	all = hys_mul64(packed_pitch(rows, packed->pad), packed->bundles);
+	packed->q = take(next, hys_mul64(all, PANEL(attending->head_dim)));
+	packed->grad_o = take(next, hys_mul64(all, PANEL(attending->value_dim)));
+	for (int32_t i = 0; i < 2; i++) {
+		packed->info[i] = take(next, hys_mul64(all, INFO_BYTES));
+		packed->reach[i] = take(next, hys_mul64(all / REACH_ROWS, REACH_BYTES));
+	}
+	packed->most = take(next, 2 * (int64_t)sizeof(uint32_t));
+}
+
+/* Everything, from byte `next` on; answers the end. */
+static int64_t lay_out(int64_t next, const struct hys_size *size, struct backward *backward)
+{
+	const struct hys_attending *attending = &size->problem->attending;
+	const int64_t keys[2] = {size->keys, size->window_keys};
+
+	next = hys_ocl_flash_layout(next, size, backward->sources);
+	lay_out_rows(&next, size, &backward->packed);
+	backward->several = size->rows > chunk_rows(size->problem);
+	for (int32_t i = 0; i < 2 && backward->several; i++) {
+		backward->sums[i][0] = take(&next, hys_ocl_gradient_bytes(attending->dtype, keys[i],
+									  attending->kv_heads,
+									  attending->head_dim));
+		backward->sums[i][1] = take(&next, hys_ocl_gradient_bytes(attending->dtype, keys[i],
+									  attending->kv_heads,
+									  attending->value_dim));
+	}
+	return next;
+}
+
+int64_t hys_ocl_flash_backward_workspace(const struct hys_kernel *kernel,
+					 const struct hys_device *device,
+					 const struct hys_size *size)
+{
+	struct backward scratch = {.several = false};
+	(void)kernel;
+	(void)device;
+	return lay_out(0, size, &scratch);
+}
+
+/* ---- rows ---- */
+
+static struct hys_ocl_args begin(const struct backward *backward, const char *entry)
+{
+	return hys_ocl_begin_named(backward->job.stream, backward->job.instance, entry);
+}
+
+static int64_t packed_count(const struct backward *backward)
+{
+	return backward->packed.pitch * backward->packed.bundles;
+}
+
+static hys_status prepare_rows(const struct backward *backward, int32_t source)
+{
+	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
+	const struct hys_batch_view *batch = &backward->chunk.batch;
+	struct hys_ocl_args args = begin(backward, "prepare_rows");
+	hys_ocl_arg_tensor(&args, &tensors->o);
+	hys_ocl_arg_tensor(&args, &tensors->grad_o);
+	hys_ocl_arg_i32(&args,
+			hys_ocl_flash_wide(&tensors->o) && hys_ocl_flash_wide(&tensors->grad_o));
+	hys_ocl_arg_i32(&args, tensors->o.shape[2]);
+	hys_ocl_arg_tensor(&args, &tensors->lse);
+	hys_ocl_arg_tensor(&args, &tensors->sink);
+	hys_ocl_arg_array(&args, source ? &batch->window_begin : &batch->row_begin);
+	hys_ocl_arg_array(&args, source ? &batch->window_end : &batch->row_end);
+	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
+	hys_ocl_arg_i32(&args, source);
+	hys_ocl_arg_work(&args, &backward->job);
+	return hys_ocl_flash_launch(&args, packed_count(backward), LOCAL, backward->job.error);
+}
+
+static hys_status reach_of_tiles(const struct backward *backward, int32_t source)
+{
+	struct hys_ocl_args args = begin(backward, "reach_of_tiles");
+	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
+	hys_ocl_arg_i32(&args, source);
+	hys_ocl_arg_work(&args, &backward->job);
+	return hys_ocl_flash_launch(&args, packed_count(backward) / REACH_ROWS, LOCAL,
+				    backward->job.error);
+}
+
+static hys_status pack_rows(const struct backward *backward, const struct hys_tensor *tensor,
+			    int64_t to)
+{
+	const int32_t panels = hys_ocl_panels(tensor->shape[2]);
+	struct hys_ocl_args args = begin(backward, "pack_rows");
+	hys_ocl_arg_tensor(&args, tensor);
+	hys_ocl_arg_i32(&args, hys_ocl_flash_wide(tensor));
+	hys_ocl_arg_i32(&args, tensor->shape[2]);
+	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
+	hys_ocl_arg_i64(&args, to);
+	hys_ocl_arg_i32(&args, panels);
+	hys_ocl_arg_work(&args, &backward->job);
+	return hys_ocl_flash_launch(&args,
+				    packed_count(backward) * panels * (HYS_OCL_PANEL_BYTES / 16),
+				    LOCAL, backward->job.error);
+}
+
+/* ---- the range of f16 ---- */
+
+static hys_status find_largest(const struct backward *backward, int64_t from, int64_t bytes,
+			       int32_t number)
+{
+	struct hys_ocl_args args = begin(backward, "find_largest");
+	hys_ocl_arg_work(&args, &backward->job);
+	hys_ocl_arg_i64(&args, from);
+	hys_ocl_arg_i64(&args, bytes / 16);
+	hys_ocl_arg_i64(&args, backward->packed.most + number * (int64_t)sizeof(uint32_t));
+	return hys_ocl_flash_launch(&args, bytes / 16, LOCAL, backward->job.error);
+}
+
+static hys_status find_most(const struct backward *backward)
+{
+	const struct hys_attending *attending = &backward->call->problem->attending;
+	struct hys_ocl_args args = begin(backward, "clear_largest");
+	hys_status status;
+
+	hys_ocl_arg_work(&args, &backward->job);
+	hys_ocl_arg_i64(&args, backward->packed.most);
+	HYS_TRY(hys_ocl_flash_launch(&args, 2, 1, backward->job.error));
+	HYS_TRY(find_largest(backward, backward->packed.grad_o,
+			     packed_count(backward) * PANEL(attending->value_dim), 0));
+	for (int32_t i = 0; i < 2; i++)
+		if (hys_present(&backward->sources[i].k))
+			HYS_TRY(find_largest(backward, backward->sources[i].values,
+					     backward->sources[i].pitch * attending->kv_heads *
+						     PANEL(attending->value_dim),
+					     1));
+cleanup:
+	return status;
+}
+
+/* ---- passes ---- */
+
+static struct gradient gradient_of(const struct hys_tensor *tensor, bool add)
+{
+	struct gradient gradient = {0};
+	gradient.type = (int32_t)tensor->dtype;
+	gradient.columns = hys_present(tensor) ? (int32_t)tensor->shape[2] : 0;
+	gradient.add = add;
+	gradient.pairs = hys_ocl_flash_pairs(tensor);
+	return gradient;
+}
+
+static hys_status row_pass(const struct backward *backward)
+{
+	const struct hys_tensor *dq = &backward->chunk.args.attention_grad.dq;
+	const struct gradient to = gradient_of(dq, backward->accumulate);
+	const struct hys_ocl_flash *flash = &backward->flash;
+	struct hys_ocl_args args = begin(backward, "backward_rows");
+	if (!hys_present(dq))
+		return HYS_OK;
+	hys_ocl_arg_array(&args, &backward->chunk.batch.row_begin);
+	hys_ocl_arg_array(&args, &backward->chunk.batch.row_end);
+	hys_ocl_arg_array(&args, hys_present(&backward->sources[1].k)
+					 ? &backward->chunk.batch.window_begin
+					 : &backward->sources[1].begin);
+	hys_ocl_arg_array(&args, hys_present(&backward->sources[1].k)
+					 ? &backward->chunk.batch.window_end
+					 : &backward->sources[1].end);
+	hys_ocl_arg_tensor(&args, dq);
+	hys_ocl_arg(&args, &to, sizeof(to));
+	hys_ocl_arg_work(&args, &backward->job);
+	hys_ocl_arg(&args, flash, sizeof(*flash));
+	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
+	return hys_ocl_flash_launch(&args,
+				    (int64_t)flash->tiles * flash->bundles * HYS_OCL_FLASH_THREADS,
+				    HYS_OCL_FLASH_THREADS, backward->job.error);
+}
+
+static hys_status key_pass(const struct backward *backward, int32_t i)
+{
+	const struct hys_ocl_flash_source *source = &backward->sources[i];
+	const struct hys_tensor *dk =
+		backward->several ? &backward->dk[i].sums : &backward->dk[i].out;
+	const struct hys_tensor *dv =
+		backward->several ? &backward->dv[i].sums : &backward->dv[i].out;
+	const bool add = backward->several || backward->accumulate;
+	const struct gradient dk_to = gradient_of(dk, add);
+	struct gradient dv_to = gradient_of(dv, add);
+	struct hys_ocl_args args = begin(backward, "backward_keys");
+	if (!hys_present(&source->k) || (!hys_present(dk) && !hys_present(dv)))
+		return HYS_OK;
+	dv_to.columns = backward->call->problem->attending.value_dim;
+	hys_ocl_arg_tensor(&args, dk);
+	hys_ocl_arg(&args, &dk_to, sizeof(dk_to));
+	hys_ocl_arg_tensor(&args, dv);
+	hys_ocl_arg(&args, &dv_to, sizeof(dv_to));
+	hys_ocl_arg_i32(&args, source->shared);
+	hys_ocl_arg_i32(&args, i);
+	hys_ocl_arg_i64(&args, source->count);
+	hys_ocl_arg_work(&args, &backward->job);
+	hys_ocl_arg(&args, &backward->flash, sizeof(backward->flash));
+	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
+	return hys_ocl_flash_launch(&args,
+				    hys_ocl_divide_up(source->count, HYS_OCL_FLASH_TILE_KEYS) *
+					    backward->packed.kv_heads * HYS_OCL_FLASH_THREADS,
+				    HYS_OCL_FLASH_THREADS, backward->job.error);
+}
+
+static hys_status sum_sink(const struct backward *backward, bool first)
+{
+	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
+	struct hys_ocl_args args = begin(backward, "sum_sink");
+	if (!hys_present(&tensors->dsink))
+		return HYS_OK;
+	hys_ocl_arg_tensor(&args, &tensors->sink);
+	hys_ocl_arg_tensor(&args, &tensors->dsink);
+	hys_ocl_arg_i32(&args, backward->accumulate || !first);
+	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
+	hys_ocl_arg_work(&args, &backward->job);
+	return hys_ocl_flash_launch(&args, (int64_t)backward->flash.heads * LOCAL, LOCAL,
+				    backward->job.error);
+}
+
+/* ---- chunks ---- */
+
+static void skip_rows(struct hys_tensor *tensor, int64_t rows)
+{
+	if (hys_present(tensor))
+		tensor->offset += rows * tensor->stride[0];
+}
+
+static void cut_chunk(struct backward *backward, int64_t first, int64_t rows)
+{
+	struct hys_call *chunk = &backward->chunk;
+	struct hys_attention_grad_args *tensors = &chunk->args.attention_grad;
+	struct hys_tensor *const of_rows[] = {&tensors->q,
+					      &tensors->o,
+					      &tensors->lse,
+					      &tensors->grad_o,
+					      &tensors->dq,
+					      &chunk->batch.row_begin,
+					      &chunk->batch.row_end,
+					      &chunk->batch.window_begin,
+					      &chunk->batch.window_end};
+	*chunk = *backward->call;
+	chunk->size.rows = rows;
+	for (size_t i = 0; i < sizeof(of_rows) / sizeof(of_rows[0]); i++)
+		skip_rows(of_rows[i], first);
+	backward->flash = hys_ocl_flash_of(chunk, backward->sources);
+	backward->packed.rows = (int32_t)rows;
+	backward->packed.pitch = packed_pitch(rows, backward->packed.pad);
+}
+
+static hys_status run_chunk(struct backward *backward, int64_t first, int64_t rows)
+{
+	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
+	hys_status status;
+
+	cut_chunk(backward, first, rows);
+	for (int32_t i = 0; i < 2; i++)
+		if (hys_present(&backward->sources[i].k)) {
+			HYS_TRY(prepare_rows(backward, i));
+			HYS_TRY(reach_of_tiles(backward, i));
+		}
+	HYS_TRY(pack_rows(backward, &tensors->q, backward->packed.q));
+	HYS_TRY(pack_rows(backward, &tensors->grad_o, backward->packed.grad_o));
+	if (tensors->q.dtype == HYS_F16)
+		HYS_TRY(find_most(backward));
+	HYS_TRY(row_pass(backward));
+	for (int32_t i = 0; i < 2; i++)
+		HYS_TRY(key_pass(backward, i));
+	HYS_TRY(sum_sink(backward, first == 0));
+cleanup:
+	return status;
+}
+
+/* ---- the pass ---- */
+
+static void open_sources(struct backward *backward)
+{
+	const struct hys_attention_grad_args *tensors = &backward->call->args.attention_grad;
+	const struct hys_batch_view *batch = &backward->call->batch;
+
+	hys_ocl_flash_open_source(&backward->sources[0], backward->call->problem, &tensors->k,
+				  &tensors->v, &batch->row_begin, &batch->row_end);
+	hys_ocl_flash_open_source(&backward->sources[1], backward->call->problem,
+				  &tensors->window_k, &tensors->window_v, &batch->window_begin,
+				  &batch->window_end);
+	backward->dk[0].out = tensors->dk;
+	backward->dv[0].out = tensors->dv;
+	backward->dk[1].out = tensors->dwindow_k;
+	backward->dv[1].out = tensors->dwindow_v;
+}
+
+static hys_status open_sums(struct backward *backward)
+{
+	hys_status status = HYS_OK;
+
+	for (int32_t i = 0; i < 2 && backward->several; i++) {
+		const struct hys_tensor dk = backward->dk[i].out, dv = backward->dv[i].out;
+		HYS_TRY(hys_ocl_gradient_open(&backward->job, &dk, backward->accumulate,
+					      backward->sums[i][0], &backward->dk[i]));
+		HYS_TRY(hys_ocl_gradient_open(&backward->job, &dv, backward->accumulate,
+					      backward->sums[i][1], &backward->dv[i]));
+	}
+cleanup:
+	return status;
+}
+
+static hys_status close_sums(const struct backward *backward)
+{
+	hys_status status = HYS_OK;
+
+	for (int32_t i = 0; i < 2 && backward->several; i++) {
+		HYS_TRY(hys_ocl_gradient_close(&backward->job, &backward->dk[i]));
+		HYS_TRY(hys_ocl_gradient_close(&backward->job, &backward->dv[i]));
+	}
+cleanup:
+	return status;
+}
+
+hys_status hys_ocl_flash_backward(const struct hys_kernel *kernel, struct hys_stream *stream,
+				  void *instance, const struct hys_call *call,
+				  struct hys_error *error)
+{
+	const int64_t rows = call->size.rows, each = chunk_rows(call->problem);
+	struct backward backward = {.job = {.stream = stream,
+					    .instance = instance,
+					    .work = call->workspace.buffer,
+					    .error = error},
+				    .call = call};
+	hys_status status;
+
+	(void)kernel;
+	backward.accumulate = (call->args.attention_grad.flags & HYS_GRAD_ACCUMULATE) != 0;
+	lay_out(call->workspace.offset_bytes, &call->size, &backward);
+	open_sources(&backward);
+	HYS_TRY(open_sums(&backward));
+	HYS_TRY(hys_ocl_flash_pack(&backward.job, call, &call->args.attention_grad.indices,
+				   backward.sources));
+	for (int64_t row = 0; row == 0 || row < rows; row += each)
+		HYS_TRY(run_chunk(&backward, row, hys_min64(each, rows - row)));
+	HYS_TRY(close_sums(&backward));
+cleanup:
+	return status;
+}
