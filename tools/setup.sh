@@ -11,7 +11,7 @@ set -u
 # Set ci/FOLDER: unpacked into build/packages/FOLDER (or below $HYS_CI_PACKAGES), since installing would disturb other packages or programs.
 #
 # package                 set   what it is for                            a way to look for it where there is no dpkg
-packages='
+packages=$(cat <<'END'
 gcc                       demo  C compiler                                cmd:cc
 libc6-dev                 demo  C library headers                         header:stdlib.h
 cmake                     demo  build system                              cmd:cmake
@@ -44,7 +44,8 @@ libigdfcl1                ci/intel   its compiler                         none
 libigdgmm12               ci/intel   its memory manager                   none
 libopencl-clang14         ci/intel   its front end                        none
 libllvmspirvlib14         ci/intel   its front end                        none
-'
+END
+)
 
 want=demo check=0
 for arg in "$@"; do
