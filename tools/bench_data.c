@@ -57,6 +57,20 @@ static struct hys_buffer *new_buffer(struct bench_data *data, int64_t bytes)
 	return *slot;
 }
 
+/* Random values; past the first FRESH, runs of those from random places, which is much quicker. */
+static void fill_random(char *host, hys_dtype dtype, int64_t n, double spread, uint64_t *seed)
+{
+	enum { FRESH = 1 << 24, RUN = 1 << 12 };
+	const int64_t size = (int64_t)hys_dtype_size(dtype), fresh = n < FRESH ? n : FRESH;
+	for (int64_t i = 0; i < fresh; i++)
+		tool_put(dtype, host, i, spread * normal(seed));
+	for (int64_t i = fresh; i < n; i += RUN) {
+		int64_t from = (int64_t)(next(seed) % (FRESH - RUN));
+		int64_t count = n - i < RUN ? n - i : RUN;
+		memcpy(host + i * size, host + from * size, (size_t)(count * size));
+	}
+}
+
 struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
 			       int64_t n1, int64_t n2, double spread)
 {
@@ -64,9 +78,9 @@ struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t
 	int64_t bytes = n * (int64_t)hys_dtype_size(dtype);
 	struct hys_buffer *buffer = new_buffer(data, bytes);
 	if (buffer && spread > 0) {
-		void *host = malloc((size_t)bytes + 1);
-		for (int64_t i = 0; host && i < n; i++)
-			tool_put(dtype, host, i, spread * normal(&data->seed));
+		char *host = malloc((size_t)bytes + 1);
+		if (host)
+			fill_random(host, dtype, n, spread, &data->seed);
 		if (!host)
 			fail(data, HYS_OUT_OF_MEMORY, "no host memory to make operands in");
 		else
@@ -117,6 +131,17 @@ struct hys_tensor bench_indices(struct bench_data *data, int64_t rows, int64_t g
 	free(marks);
 	free(host);
 	return hys_device(buffer, 0, HYS_I32, 3, rows, groups, topk);
+}
+
+void bench_flush(struct bench_data *data)
+{
+	const int64_t bytes = (int64_t)256 << 20; /* more than any cache of today */
+	if (!data->flushed)
+		data->flushed = new_buffer(data, bytes);
+	if (!data->failed)
+		data->failed = hys_buffer_fill(data->exec, data->flushed, 0, bytes, 1,
+					       &data->error) != HYS_OK ||
+			       hys_exec_finish(data->exec, &data->error) != HYS_OK;
 }
 
 void bench_data_free(struct bench_data *data)

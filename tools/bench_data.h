@@ -11,6 +11,7 @@ struct bench_data {
 	struct hys_exec *exec;
 	int32_t device;
 	struct hys_buffer *buffers[BENCH_BUFFERS_MAX];
+	struct hys_buffer *flushed; /* one of them, or NULL */
 	int32_t count;
 	int64_t bytes;
 	uint64_t seed;
@@ -26,6 +27,8 @@ struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t
  * of `keys` keys whose last `rows` rows these are (causal), or all of it (full). Ascending. */
 struct hys_tensor bench_indices(struct bench_data *data, int64_t rows, int64_t groups, int64_t topk,
 				int64_t keys, int64_t step, bool causal);
+/* Writes a large buffer, so that caches hold none of the operands. */
+void bench_flush(struct bench_data *data);
 void bench_data_free(struct bench_data *data);
 
 #endif

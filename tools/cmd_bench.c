@@ -10,7 +10,7 @@ static const char doc[] =
 	"dense_forward or dense_backward. Rows are the last ones of a causal document "
 	"unless --mask full. Attention runs on K distinct visible rows chosen at random; "
 	"the fraction is of the f32 multiply-add peak that is measured on the device in "
-	"the same run.\v"
+	"the same run. The caches of GPUs are flushed before each run.\v"
 	"Examples:\n"
 	"  hyscale bench select --rows 512 --keys 8192 --index-heads 64 --topk 2048\n"
 	"  hyscale bench attention_forward --model dsv32 --rows 256 --dtype bf16\n"
@@ -236,15 +236,17 @@ struct timing {
 };
 
 static bool time_op(const struct bench *b, hys_op op, struct bench_data *d, struct hys_batch *batch,
-		    const union arguments *args, struct timing *timing)
+		    const union arguments *args, bool flush, struct timing *timing)
 {
 	int64_t warm_up = b->repeat < 3 ? b->repeat : 3;
 	double *times = calloc((size_t)b->repeat, sizeof *times);
 	bool ok = times;
 	for (int64_t i = -warm_up; ok && i < b->repeat; i++) {
 		tool_progress(i + warm_up, b->repeat + warm_up, i < 0 ? "warming up" : "timing");
+		if (flush)
+			bench_flush(d);
 		double start = tool_now();
-		ok = bench_call(op, d->exec, batch, args, &d->error) == HYS_OK;
+		ok = !d->failed && bench_call(op, d->exec, batch, args, &d->error) == HYS_OK;
 		if (i >= 0)
 			times[i] = tool_now() - start;
 	}
@@ -395,7 +397,8 @@ static bool measure(const struct bench *b, hys_op op, struct hys_plan *plan,
 	    hys_plan_workspace(plan, planned_op(b, op), call_rows(b, op), 0, &workspace,
 			       &data->error) != HYS_OK ||
 	    !bench_operands(data, b, op, batch, &args) ||
-	    !time_op(b, op, data, batch, &args, &result->timing))
+	    !time_op(b, op, data, batch, &args, result->info.kind != HYS_DEVICE_CPU,
+		     &result->timing))
 		return false;
 	/* On a CPU the process is what counts, elsewhere what was put on the device. */
 	result->memory =

@@ -8,12 +8,20 @@
 #include "ocl_gather.h"
 #include "ocl_pool.h"
 #include "ocl_select.h"
+#include "ocl_select_scan.h"
 
 #define SELECT(row_name, row_op, row_needs, share, row_detail)                           \
 	{                                                                                \
 		.name = row_name, .op = row_op, .needs = row_needs, .efficiency = share, \
 		.workspace = hys_ocl_select_workspace, .run = hys_ocl_select_run,        \
 		.detail = row_detail                                                     \
+	}
+
+#define SCAN(row_name, row_needs, share, row_detail)                                            \
+	{                                                                                       \
+		.name = row_name, .op = HYS_OP_SELECT, .needs = row_needs, .efficiency = share, \
+		.applicable = hys_ocl_scan_applicable, .workspace = hys_ocl_scan_workspace,     \
+		.run = hys_ocl_scan_run, .detail = row_detail                                   \
 	}
 
 #define PRODUCTS(row_name, row_op, pass, row_needs, share, row_detail)                   \
@@ -30,6 +38,7 @@
 	PRODUCTS(name, HYS_OP_INDEXER_LOSS, loss, needs, share, detail)
 
 const struct hys_kernel hys_ocl_kernels[] = {
+	SCAN("select.wgmma", HYS_OCL_WGMMA, 8.0, &hys_ocl_scan_wgmma),
 	SELECT("select.cpu", HYS_OP_SELECT, HYS_OCL_CPU, 0.3, &hys_ocl_select_cpu),
 	SELECT("select.tile", HYS_OP_SELECT, 0, 0.2, &hys_ocl_select_tile),
 	SELECT("select.ref", HYS_OP_SELECT, 0, 0.01, &hys_ocl_select_ref),

@@ -151,10 +151,10 @@ static void log_resources(struct hys_ocl_device *device, cl_program program, con
 {
 	if (!device->base.host->log || device->compute_capability == 0)
 		return;
-	char *log = build_log(device, program);
-	if (log)
-		hys_host_log(device->base.host, HYS_LOG_INFO, "%s on %s:\n%s", file,
-			     device->base.info.name, log);
+	char *log = build_log(device, program), *next = NULL;
+	for (char *line = log ? strtok_r(log, "\n", &next) : NULL; line;
+	     line = strtok_r(NULL, "\n", &next))
+		hys_host_log(device->base.host, HYS_LOG_INFO, "%s: %s", file, line);
 	hys_free(&device->base.host->allocator, log);
 }
 

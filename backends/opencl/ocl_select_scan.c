@@ -1,0 +1,373 @@
+/* ocl_select_scan.c - select by one pass over the keys: programs, workspace, launches. */
+#include "ocl_select_scan.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* As in select_scan.clh and select_order.clh. */
+#define WARPS 8
+#define TILE_LINES 64
+#define BLOCK_KEYS 512
+#define LISTS_MAX 512
+#define ORDER_ITEMS 256
+#define WEIGHTS_BYTES 256 /* of a line */
+#define LINE_BYTES 16	  /* of struct line, of struct range */
+#define PAIR_BYTES 8
+
+#define SPLITS_MAX 8
+#define CAPACITY_LEAST 64
+#define SAMPLES_MOST 4096
+#define CHUNK_LEAST 2048
+#define SLOTS_MOST 1024
+#define SCRATCH_BYTES ((int64_t)256 << 20)
+/* Of lists and samples: what limits the lines of a pass. */
+#define PASS_BYTES_LEAST ((int64_t)256 << 20)
+#define PASS_BYTES_MOST ((int64_t)2 << 30)
+
+static const char *const entries[] = {
+	"prepare_lines", "score_sample", "find_thresholds", "scan_keys",
+	"choose_listed", "repair_lines", "count_nan_rows",  NULL};
+
+static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
+		   const struct hys_problem *problem, struct hys_ocl_options *options)
+{
+	const struct hys_ocl_scan *scan = (const struct hys_ocl_scan *)(const void *)source;
+	const struct hys_scoring *scoring = &problem->scoring;
+	const int32_t relu = scoring->scale < 0 ? 2 : 1;
+	(void)device;
+	hys_ocl_define(options, "INDEX_TYPE", scoring->dtype);
+	hys_ocl_define(options, "GROUP_HEADS", scoring->heads / scoring->groups);
+	hys_ocl_define(options, "DIM", scoring->dim);
+	hys_ocl_define(options, "ACTIVATION",
+		       scoring->activation == HYS_ACTIVATION_RELU ? relu : 0);
+	if (scan->local_bytes)
+		hys_ocl_define(options, "LOCAL_BYTES", scan->local_bytes);
+}
+
+const struct hys_ocl_scan hys_ocl_scan_wgmma = {
+	.source = {"select_wgmma.cl", entries, define, NULL, "sm_90a"},
+	.local_bytes = 143360,
+	.items = 384,
+};
+
+bool hys_ocl_scan_applicable(const struct hys_kernel *kernel, const struct hys_device *device,
+			     const struct hys_problem *problem, char reason[HYS_REASON_SIZE])
+{
+	const struct hys_scoring *scoring = &problem->scoring;
+	const struct hys_choosing *choosing = &problem->choosing;
+	(void)kernel;
+	(void)device;
+	if (scoring->dtype != HYS_BF16 && scoring->dtype != HYS_F16)
+		snprintf(reason, HYS_REASON_SIZE, "it scores bf16 and f16, the index is %s",
+			 hys_dtype_name(scoring->dtype));
+	else if (scoring->heads / scoring->groups > 64 || scoring->dim > 128)
+		snprintf(reason, HYS_REASON_SIZE,
+			 "it scores up to 64 heads of 128 in a group, the index has %d of %d",
+			 (int)(scoring->heads / scoring->groups), (int)scoring->dim);
+	else if (scoring->block > 1)
+		snprintf(reason, HYS_REASON_SIZE, "it chooses entries, not blocks of %d",
+			 (int)scoring->block);
+	else if (choosing->first_blocks > 0 || choosing->local_blocks > 0)
+		snprintf(reason, HYS_REASON_SIZE, "it does not force first or local entries");
+	else
+		return true;
+	return false;
+}
+
+/* ---- the workspace ---- */
+
+/* Sizes of a call, the same for all its passes. */
+struct layout {
+	struct hys_ocl_scan_pass pass; /* offsets and sizes */
+	int64_t lines;		       /* of a pass at most, a multiple of TILE_LINES * groups */
+	int64_t bytes;
+};
+
+static int64_t take(struct layout *layout, int64_t bytes)
+{
+	int64_t offset = layout->bytes;
+	layout->bytes = hys_add64(offset, hys_round_up(bytes, HYS_ALIGN));
+	return offset;
+}
+
+static int64_t most_entries(const struct hys_size *size)
+{
+	return hys_max64(1, size->row_entries ? size->row_entries : size->entries);
+}
+
+/* Work-groups of the scan that share a tile of lines, so that all compute units have work. */
+static int32_t splits_of(const struct hys_device *device, int64_t lines)
+{
+	const int64_t tiles = hys_ocl_divide_up(lines, TILE_LINES);
+	int32_t splits = 1;
+	while (splits < SPLITS_MAX && tiles * splits < 2 * (int64_t)device->info.compute_units)
+		splits *= 2;
+	return splits;
+}
+
+/* Entries of one list: three times K in all lists of a line. */
+static int32_t capacity_of(const struct hys_size *size, int32_t splits)
+{
+	const int64_t wanted =
+		hys_ocl_divide_up(3 * hys_min64(size->topk, most_entries(size)), splits * WARPS);
+	return (int32_t)hys_max64(CAPACITY_LEAST, hys_round_up(wanted, 8));
+}
+
+static int64_t line_bytes(const struct hys_size *size, int32_t splits, int32_t samples)
+{
+	const int64_t lists = (int64_t)splits * WARPS;
+	return WEIGHTS_BYTES + 2 * LINE_BYTES + samples * (int64_t)sizeof(cl_float) +
+	       lists * (capacity_of(size, splits) * (int64_t)PAIR_BYTES + (int64_t)sizeof(cl_int)) +
+	       4 * (int64_t)sizeof(cl_int);
+}
+
+static int64_t pass_limit(const struct hys_device *device)
+{
+	return hys_min64(PASS_BYTES_MOST,
+			 hys_max64(PASS_BYTES_LEAST, device->info.memory_bytes / 64));
+}
+
+/* Room for the lines of a pass, however a smaller call would be split. */
+static int64_t room_for_lines(const struct hys_device *device, const struct hys_size *size,
+			      int32_t samples, int64_t lines)
+{
+	const int64_t unit = (int64_t)TILE_LINES * size->problem->scoring.groups;
+	const int64_t units = hys_max64(1, 2 * (int64_t)device->info.compute_units);
+	int64_t most = 0;
+	for (int32_t splits = 1; splits <= SPLITS_MAX; splits *= 2) {
+		/* more lines than these are split less */
+		const int64_t there =
+			splits == 1 ? lines
+				    : hys_min64(lines, units * 2 / splits * TILE_LINES + unit);
+		const int64_t bytes = hys_mul64(hys_round_up(there, TILE_LINES),
+						line_bytes(size, splits, samples));
+		most = hys_max64(most, bytes);
+	}
+	return hys_min64(most, pass_limit(device) + unit * line_bytes(size, SPLITS_MAX, samples));
+}
+
+static void lay_out_repair(struct layout *layout, const struct hys_size *size)
+{
+	struct hys_ocl_scan_pass *pass = &layout->pass;
+	const int64_t most = most_entries(size);
+	const int64_t chunk =
+		hys_max64(CHUNK_LEAST, hys_round_up(hys_ocl_divide_up(most, LISTS_MAX), 128));
+	const int64_t bytes = hys_round_up(most, 128) + chunk; /* pairs */
+	pass->repair_chunk = (cl_int)chunk;
+	pass->repair_chunks = (cl_int)hys_ocl_divide_up(most, chunk);
+	pass->repair_slots =
+		(cl_int)hys_min64(SLOTS_MOST, hys_max64(1, SCRATCH_BYTES / (bytes * PAIR_BYTES)));
+	pass->scratch =
+		take(layout, hys_max64(bytes * PAIR_BYTES,
+				       hys_min64(SCRATCH_BYTES, SLOTS_MOST * bytes * PAIR_BYTES)));
+}
+
+/* Regions of `lines` lines, one behind the other. */
+static void lay_out_lines(struct layout *layout, int64_t lines)
+{
+	struct hys_ocl_scan_pass *pass = &layout->pass;
+	const int64_t lists = (int64_t)pass->splits * WARPS, i32 = sizeof(cl_int);
+	pass->weights = take(layout, lines * WEIGHTS_BYTES);
+	pass->table = take(layout, lines * LINE_BYTES);
+	pass->thresholds = take(layout, lines * i32);
+	pass->tiles = take(layout, hys_ocl_divide_up(lines, TILE_LINES) * LINE_BYTES);
+	pass->samples = take(layout, hys_round_up(lines, TILE_LINES) * pass->samples_room * i32);
+	pass->lists = take(layout, lines * lists * pass->capacity * PAIR_BYTES);
+	pass->counts = take(layout, lines * lists * i32);
+	pass->done = take(layout, (2 + 2 * lines) * i32);
+	pass->repairs = take(layout, lines * i32);
+}
+
+static void lay_out(const struct hys_device *device, const struct hys_size *size,
+		    struct layout *layout)
+{
+	const int64_t groups = size->problem->scoring.groups, unit = TILE_LINES * groups;
+	const int64_t lines = hys_max64(unit, hys_round_up(size->rows, TILE_LINES) * groups);
+	struct hys_ocl_scan_pass *pass = &layout->pass;
+	*layout = (struct layout){0};
+	pass->groups = (cl_int)groups;
+	pass->samples_room = (cl_int)hys_min64(
+		SAMPLES_MOST, hys_round_up(most_entries(size) / 32 + 1, BLOCK_KEYS));
+	/* passes of one size: the fewest that fit */
+	const int64_t each = line_bytes(size, splits_of(device, lines), pass->samples_room);
+	const int64_t fit = hys_max64(1, pass_limit(device) / each / unit);
+	const int64_t passes = hys_ocl_divide_up(lines / unit, fit);
+	layout->lines = hys_ocl_divide_up(lines / unit, passes) * unit;
+	pass->splits = splits_of(device, layout->lines);
+	pass->capacity = capacity_of(size, pass->splits);
+	pass->flags = take(layout, size->rows * (int64_t)sizeof(cl_int));
+	lay_out_repair(layout, size);
+	lay_out_lines(layout, layout->lines);
+}
+
+int64_t hys_ocl_scan_workspace(const struct hys_kernel *kernel, const struct hys_device *device,
+			       const struct hys_size *size)
+{
+	struct layout layout;
+	(void)kernel;
+	lay_out(device, size, &layout);
+	const int64_t groups = size->problem->scoring.groups;
+	const int64_t lines = hys_round_up(hys_max64(1, size->rows), TILE_LINES) * groups;
+	const int64_t room = room_for_lines(device, size, layout.pass.samples_room, lines);
+	return hys_add64(layout.pass.weights, room) + 16 * HYS_ALIGN;
+}
+
+/* ---- the launches ---- */
+
+/* A call in progress. */
+struct job {
+	struct hys_stream *stream;
+	void *instance;
+	const struct hys_call *call;
+	const struct hys_select_args *args;
+	const struct hys_ocl_scan *scan;
+	struct layout layout;
+	struct hys_ocl_scan_pass pass; /* the one in progress */
+};
+
+/* Begins with what all kernels take first. */
+static struct hys_ocl_args begin(const struct job *job, enum hys_ocl_scan_step step)
+{
+	struct hys_ocl_args args = hys_ocl_begin(job->stream, job->instance, step);
+	hys_ocl_arg(&args, &job->pass, sizeof(job->pass));
+	hys_ocl_arg_region(&args, &job->call->workspace, 0);
+	return args;
+}
+
+static hys_status launch(struct hys_ocl_args *args, int64_t groups, int64_t items,
+			 struct hys_error *error)
+{
+	return hys_ocl_launch(args, 1, &groups, &items, error);
+}
+
+static void tensor_args(struct hys_ocl_args *args, const struct job *job)
+{
+	hys_ocl_arg_tensor(args, &job->args->index_q);
+	hys_ocl_arg_tensor(args, &job->args->index_k);
+}
+
+static void output_args(struct hys_ocl_args *args, const struct job *job)
+{
+	hys_ocl_arg_tensor(args, &job->args->indices);
+	hys_ocl_arg_tensor(args, &job->args->counts);
+	hys_ocl_arg_tensor(args, &job->args->scores);
+	hys_ocl_arg_tensor(args, &job->args->kth);
+}
+
+static hys_status clear(const struct job *job, int64_t offset, int64_t bytes,
+			struct hys_error *error)
+{
+	struct hys_region region = job->call->workspace;
+	region.offset_bytes += offset;
+	region.bytes = bytes;
+	return hys_backend_opencl.fill(job->stream, &region, 0, error);
+}
+
+static hys_status prepare_lines(const struct job *job, struct hys_error *error)
+{
+	struct {
+		cl_int group[HYS_GROUPS_MAX];
+	} topk = {{0}};
+	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_PREPARE);
+	for (int32_t i = 0; i < job->pass.groups; i++)
+		topk.group[i] = job->call->topk[i];
+	hys_ocl_arg(&args, &topk, sizeof(topk));
+	hys_ocl_arg_array(&args, &job->call->batch.index_begin);
+	hys_ocl_arg_array(&args, &job->call->batch.index_end);
+	hys_ocl_arg_tensor(&args, &job->args->index_q_scale);
+	hys_ocl_arg_tensor(&args, &job->args->index_w);
+	return launch(&args, job->pass.lines, 64, error);
+}
+
+static hys_status score_sample(const struct job *job, struct hys_error *error)
+{
+	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_SAMPLE);
+	tensor_args(&args, job);
+	return launch(&args, hys_ocl_divide_up(job->pass.lines, TILE_LINES), job->scan->items,
+		      error);
+}
+
+static hys_status find_thresholds(const struct job *job, struct hys_error *error)
+{
+	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_THRESHOLDS);
+	return launch(&args, job->pass.lines, ORDER_ITEMS, error);
+}
+
+static hys_status scan_keys(const struct job *job, struct hys_error *error)
+{
+	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_KEYS);
+	tensor_args(&args, job);
+	return launch(&args, hys_ocl_divide_up(job->pass.lines, TILE_LINES) * job->pass.splits,
+		      job->scan->items, error);
+}
+
+static hys_status choose_listed(const struct job *job, struct hys_error *error)
+{
+	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_CHOOSE);
+	output_args(&args, job);
+	return launch(&args, job->pass.lines, ORDER_ITEMS, error);
+}
+
+/* As many work-groups as may run at a time, or fewer. */
+static hys_status repair_lines(const struct job *job, struct hys_error *error)
+{
+	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_REPAIR);
+	tensor_args(&args, job);
+	output_args(&args, job);
+	return launch(&args,
+		      hys_min64(job->pass.lines * job->pass.repair_chunks,
+				4 * (int64_t)job->stream->device->base.info.compute_units),
+		      ORDER_ITEMS, error);
+}
+
+static hys_status count_nan_rows(const struct job *job, struct hys_error *error)
+{
+	struct hys_ocl_args args = hys_ocl_begin(job->stream, job->instance, HYS_OCL_SCAN_NAN_ROWS);
+	hys_ocl_arg_region(&args, &job->call->workspace, job->layout.pass.flags);
+	hys_ocl_arg_i64(&args, job->call->size.rows);
+	hys_ocl_arg_tensor(&args, &job->args->nan_rows);
+	return launch(&args, 1, 64, error);
+}
+
+static hys_status run_pass(const struct job *job, struct hys_error *error)
+{
+	hys_status status = HYS_OK;
+	HYS_TRY(clear(job, job->pass.done, (2 + 2 * job->pass.lines) * (int64_t)sizeof(cl_int),
+		      error));
+	HYS_TRY(prepare_lines(job, error));
+	HYS_TRY(score_sample(job, error));
+	HYS_TRY(find_thresholds(job, error));
+	HYS_TRY(scan_keys(job, error));
+	HYS_TRY(choose_listed(job, error));
+	HYS_TRY(repair_lines(job, error));
+cleanup:
+	return status;
+}
+
+hys_status hys_ocl_scan_run(const struct hys_kernel *kernel, struct hys_stream *stream,
+			    void *instance, const struct hys_call *call, struct hys_error *error)
+{
+	struct job job = {.stream = stream,
+			  .instance = instance,
+			  .call = call,
+			  .args = &call->args.select,
+			  .scan = kernel->detail};
+	const int64_t lines = call->size.rows * call->problem->scoring.groups;
+	hys_status status = HYS_OK;
+	lay_out(&stream->device->base, &call->size, &job.layout);
+	job.pass = job.layout.pass;
+	job.pass.scale = (cl_float)call->problem->scoring.scale;
+	job.pass.room = (cl_int)call->size.topk;
+	job.pass.scored = hys_present(&job.args->scores) || hys_present(&job.args->kth) ||
+			  hys_present(&job.args->nan_rows);
+	HYS_TRY(clear(&job, job.pass.flags, call->size.rows * (int64_t)sizeof(cl_int), error));
+	for (int64_t first = 0; first < lines; first += job.layout.lines) {
+		job.pass.line_first = first;
+		job.pass.lines = hys_min64(job.layout.lines, lines - first);
+		HYS_TRY(run_pass(&job, error));
+	}
+	if (hys_present(&job.args->nan_rows))
+		HYS_TRY(count_nan_rows(&job, error));
+cleanup:
+	return status;
+}

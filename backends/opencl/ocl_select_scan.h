@@ -1,0 +1,46 @@
+/* ocl_select_scan.h - select by one pass over the keys on NVIDIA's tensor cores. */
+#ifndef HYS_OCL_SELECT_SCAN_H
+#define HYS_OCL_SELECT_SCAN_H
+
+#include "ocl_internal.h"
+
+/* What is enqueued, in this order, for each pass over some of the rows: select_scan.clh says
+ * how it works. */
+enum hys_ocl_scan_step {
+	HYS_OCL_SCAN_PREPARE,
+	HYS_OCL_SCAN_SAMPLE,
+	HYS_OCL_SCAN_THRESHOLDS,
+	HYS_OCL_SCAN_KEYS,
+	HYS_OCL_SCAN_CHOOSE,
+	HYS_OCL_SCAN_REPAIR,
+	HYS_OCL_SCAN_NAN_ROWS /* once, at the end */
+};
+
+/* detail of the rows: `source` first. */
+struct hys_ocl_scan {
+	struct hys_ocl_source source;
+	int32_t local_bytes;  /* LARGE_LOCAL of the scan; 0 = none */
+	int32_t items;	      /* of its work-groups */
+};
+
+/* struct scan of select_scan.clh. Offsets are bytes into the workspace. */
+struct hys_ocl_scan_pass {
+	cl_long line_first, lines;
+	cl_long weights, table, thresholds, tiles, samples, lists, counts, flags;
+	cl_long done, repairs, scratch;
+	cl_int groups, scored;
+	cl_int samples_room, capacity, splits;
+	cl_int repair_slots, repair_chunk, repair_chunks, room;
+	cl_float scale;
+};
+
+bool hys_ocl_scan_applicable(const struct hys_kernel *kernel, const struct hys_device *device,
+			     const struct hys_problem *problem, char reason[HYS_REASON_SIZE]);
+int64_t hys_ocl_scan_workspace(const struct hys_kernel *kernel, const struct hys_device *device,
+			       const struct hys_size *size);
+hys_status hys_ocl_scan_run(const struct hys_kernel *kernel, struct hys_stream *stream,
+			    void *instance, const struct hys_call *call, struct hys_error *error);
+
+extern const struct hys_ocl_scan hys_ocl_scan_wgmma;
+
+#endif
