@@ -13,10 +13,9 @@
 #define VALUES_AT (KEYS_AT + KEY_STAGES * KEYS_BYTES)
 #define BARRIERS_AT (VALUES_AT + VALUE_STAGES * VALUES_BYTES)
 #include "flash_rings.clh"
+#include "flash_softmax.clh"
 
 #define THREADS 384
-#define RESCALE_FROM 8.0f /* growth of a row's maximum, in powers of 2, that is worth it */
-
 /* The sums of 64 rows: scores of 128 keys, and of outputs. */
 #define SCORES REGISTERS_64("s")
 #if VALUE_PANELS == 2
@@ -53,69 +52,6 @@ INLINE void start_outputs(const uint *shares, uint values_at)
 	WGMMA_COMMIT();
 }
 
-/* The two rows of a thread. */
-struct softmax {
-	float most[2]; /* in powers of 2 */
-	float sum[2];  /* of this thread's columns */
-	float factor[2];
-};
-
-INLINE float quad_max(float x)
-{
-	x = fmax(x, shuffle_xor(x, 1));
-	return fmax(x, shuffle_xor(x, 2));
-}
-
-INLINE float quad_sum(float x)
-{
-	x += shuffle_xor(x, 1);
-	return x + shuffle_xor(x, 2);
-}
-
-/* Keys that a row does not see get -inf. `key`: of the thread's first column. */
-INLINE void mask(float *x, int key, const int *begin, const int *end)
-{
-#pragma unroll
-	for (int i = 0; i < 64; i++) {
-		const int s = key + COLUMN_OF(i);
-		if (s < begin[ROW_OF(i)] || s >= end[ROW_OF(i)])
-			x[i] = NEGATIVE_INFINITY;
-	}
-}
-
-/* c * tanh(scale * x / c), in powers of 2. */
-INLINE float cap(const struct flash *call, float x)
-{
-	const float l = exp2_fast(2.0f * LOG2_E * call->scale / call->softcap * x);
-	return call->softcap * LOG2_E * (1.0f - 2.0f / (l + 1.0f));
-}
-
-/* Scores to shares, against a maximum that only follows when it has grown by a lot. */
-INLINE void soften(float *x, struct softmax *rows, float scale)
-{
-#pragma unroll
-	for (int r = 0; r < 2; r++) {
-		float most = NEGATIVE_INFINITY, sum = 0.0f;
-#pragma unroll
-		for (int i = 0; i < 64; i++)
-			if (ROW_OF(i) == r)
-				most = fmax(most, x[i]);
-		most = quad_max(most) * scale;
-		const float before = rows->most[r];
-		const float now = most > before + RESCALE_FROM ? most : before;
-		const float base = now == NEGATIVE_INFINITY ? 0.0f : now;
-		rows->most[r] = now;
-		rows->factor[r] = exp2_fast(before - base);
-#pragma unroll
-		for (int i = 0; i < 64; i++)
-			if (ROW_OF(i) == r) {
-				x[i] = exp2_fast(fma(x[i], scale, -base));
-				sum += x[i];
-			}
-		rows->sum[r] = fma(rows->sum[r], rows->factor[r], sum);
-	}
-}
-
 INLINE void read_scores(float *x)
 {
 	READ_8("s0", x);
@@ -137,14 +73,11 @@ INLINE void take_scores(const struct flash *call, const struct span *span, int i
 	const int column = key + (int)(get_local_id(0) % 4) * 2;
 	int begin[2], end[2];
 	read_scores(x);
-#if SOFTCAP
-#pragma unroll
-	for (int e = 0; e < 64; e++)
-		x[e] = cap(call, x[e]);
-#endif
+	if (SOFTCAP)
+		cap_all(x, 64, call);
 	if (!sees_all(own, source, key, TILE_KEYS, begin, end))
-		mask(x, column, begin, end);
-	soften(x, rows, SOFTCAP ? 1.0f : call->scale * LOG2_E);
+		mask(x, 64, column, begin, end);
+	soften(x, 64, rows, SOFTCAP ? 1.0f : call->scale * LOG2_E);
 }
 
 #define CLEAR_OUTPUT_8(p, n) CLEAR_8(p);
@@ -152,7 +85,7 @@ INLINE void take_scores(const struct flash *call, const struct span *span, int i
 
 INLINE void rescale(const struct softmax *rows)
 {
-	if (any_of_warp(rows->factor[0] != 1.0f || rows->factor[1] != 1.0f)) {
+	if (must_rescale(rows)) {
 		EACH_OUTPUT_8(SCALE_OUTPUT_8)
 	}
 }
@@ -217,63 +150,13 @@ INLINE void load_rows(const __global ushort *q, long4 q_at, int wide, int column
 	}
 }
 
-/* Pairs of outputs of one row: elements i and i + 1 of each four of a thread. */
-INLINE void store_pair(__global ushort *o, int column, int columns, int pairs, float a, float b)
-{
-	const uint both = pack_elements(a, b);
-	if (pairs && column + 2 <= columns) {
-		*(__global uint *)(o + column) = both;
-		return;
+#define PUT_OUTPUT_8(p, n)                                                  \
+	{                                                                   \
+		float y[8];                                                 \
+		READ_8(p, y);                                               \
+		_Pragma("unroll") for (int i = 0; i < 8; i += 2)            \
+			put_outputs(&results, 16 * (n), i, y[i], y[i + 1]); \
 	}
-	if (column < columns)
-		o[column] = (ushort)both;
-	if (column + 1 < columns)
-		o[column + 1] = (ushort)(both >> 16);
-}
-
-#define STORE_OUTPUT_8(p, n)                                                                    \
-	{                                                                                       \
-		float y[8];                                                                     \
-		READ_8(p, y);                                                                   \
-		if (real[0]) {                                                                  \
-			store_pair(to[0], n * 16 + column, columns, pairs, y[0] * share[0],     \
-				   y[1] * share[0]);                                            \
-			store_pair(to[0], n * 16 + 8 + column, columns, pairs, y[4] * share[0], \
-				   y[5] * share[0]);                                            \
-		}                                                                               \
-		if (real[1]) {                                                                  \
-			store_pair(to[1], n * 16 + column, columns, pairs, y[2] * share[1],     \
-				   y[3] * share[1]);                                            \
-			store_pair(to[1], n * 16 + 8 + column, columns, pairs, y[6] * share[1], \
-				   y[7] * share[1]);                                            \
-		}                                                                               \
-	}
-
-INLINE void finish(__global ushort *o, long4 o_at, int pairs, int columns, __global float *lse,
-		   long4 lse_at, const __global float *sink, long4 sink_at,
-		   const struct flash *call, int bundle, int first, const struct softmax *rows)
-{
-	const int column = (int)(get_local_id(0) % 4) * 2;
-	__global ushort *to[2];
-	float share[2];
-	bool real[2];
-#pragma unroll
-	for (int r = 0; r < 2; r++) {
-		const int m = first + 8 * r, row = m / call->bundle;
-		const int head = bundle * call->bundle + m % call->bundle;
-		const float sum = quad_sum(rows->sum[r]), most = rows->most[r];
-		real[r] = row < call->rows;
-		to[r] = o + o_at.s0 + (real[r] ? row * o_at.s1 + head * o_at.s2 : 0);
-		float whole = sum;
-		if (real[r] && PRESENT(sink_at))
-			whole += exp2_fast(sink[sink_at.s0 + head] * LOG2_E - most);
-		share[r] = sum > 0.0f ? 1.0f / whole : 0.0f;
-		if (real[r] && column == 0 && PRESENT(lse_at))
-			lse[lse_at.s0 + row * lse_at.s1 + head * lse_at.s2] =
-				sum > 0.0f ? (most + log2(sum)) * LN_2 : NEGATIVE_INFINITY;
-	}
-	EACH_OUTPUT_8(STORE_OUTPUT_8)
-}
 
 /* Work-group: TILE_ROWS (row, head) of a bundle, those that see most first. */
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
@@ -336,13 +219,12 @@ forward(const __global ushort *q, long4 q_at, int q_wide, int head_dim, __global
 				own.begin[1][r] = other_begin[other_begin_at + row];
 				own.end[1][r] = other_end[other_end_at + row];
 			}
-			rows.most[r] = NEGATIVE_INFINITY;
-			rows.sum[r] = 0.0f;
-			rows.factor[r] = 1.0f;
 		}
+		start_softmax(&rows);
 		call.scale = fabs(call.scale);
 		consume(&call, &span, &own, &rows, local_at + group * 64 * PANEL_BYTES, local_at);
-		finish(o, o_at, o_pairs, value_dim, lse, lse_at, sink, sink_at, &call, bundle, m,
-		       &rows);
+		const struct results results = finish_rows(o, o_at, o_pairs, value_dim, lse, lse_at,
+							   sink, sink_at, &call, bundle, m, &rows);
+		EACH_OUTPUT_8(PUT_OUTPUT_8)
 	}
 }

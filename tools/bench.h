@@ -9,6 +9,7 @@ struct bench {
 	const char *op, *model, *device, *kernels;
 	int64_t rows, keys, repeat;
 	int64_t topk;
+	int64_t share; /* percent of a row's choices that the row before has made, too */
 	hys_dtype dtype;
 	bool full, json;
 	struct hys_problem problem;

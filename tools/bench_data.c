@@ -100,11 +100,35 @@ static void mark_distinct(uint8_t *marks, int64_t choices, int64_t count, uint64
 	}
 }
 
-static void choose(int32_t *list, int64_t topk, int64_t visible, int64_t step, uint8_t *marks,
-		   uint64_t *seed)
+/* Keeps about `share` of the marks of the list above and adds others at random. */
+static void mark_like(const int32_t *above, int64_t topk, int64_t choices, int64_t count,
+		      int64_t step, double share, uint8_t *marks, uint64_t *seed)
 {
+	int64_t marked = 0;
+	memset(marks, 0, (size_t)choices);
+	for (int64_t i = 0; i < topk && above[i] >= 0; i++)
+		if ((double)(next(seed) >> 11) * 0x1p-53 < share) {
+			marks[above[i] / step] = 1;
+			marked++;
+		}
+	while (marked < count) {
+		uint8_t *mark = &marks[next(seed) % (uint64_t)choices];
+		marked += !*mark;
+		*mark = 1;
+	}
+}
+
+/* `above`: the same group's list of the row before, or NULL. */
+static void choose(int32_t *list, const int32_t *above, const struct bench_choice *choice,
+		   int64_t visible, uint8_t *marks, uint64_t *seed)
+{
+	int64_t step = choice->step, topk = choice->topk;
 	int64_t choices = (visible + step - 1) / step, kept = 0;
-	mark_distinct(marks, choices, choices < topk ? choices : topk, seed);
+	int64_t count = choices < topk ? choices : topk;
+	if (above && choice->share > 0)
+		mark_like(above, topk, choices, count, step, choice->share, marks, seed);
+	else
+		mark_distinct(marks, choices, count, seed);
 	for (int64_t i = 0; i < choices; i++)
 		if (marks[i])
 			list[kept++] = (int32_t)(i * step);
@@ -112,19 +136,20 @@ static void choose(int32_t *list, int64_t topk, int64_t visible, int64_t step, u
 		list[kept++] = -1;
 }
 
-struct hys_tensor bench_indices(struct bench_data *data, int64_t rows, int64_t groups, int64_t topk,
-				int64_t keys, int64_t step, bool causal)
+struct hys_tensor bench_indices(struct bench_data *data, const struct bench_choice *choice)
 {
+	const int64_t rows = choice->rows, groups = choice->groups, topk = choice->topk;
 	int64_t bytes = rows * groups * topk * 4;
 	struct hys_buffer *buffer = new_buffer(data, bytes);
 	int32_t *host = malloc((size_t)bytes + 1);
-	uint8_t *marks = malloc((size_t)keys + 1);
+	uint8_t *marks = malloc((size_t)choice->keys + 1);
 	if (!host || !marks)
 		fail(data, HYS_OUT_OF_MEMORY, "no host memory to make indices in");
-	for (int64_t row = 0; !data->failed && row < rows * groups; row++) {
-		int64_t visible = causal ? keys - rows + row / groups + 1 : keys;
-		choose(host + row * topk, topk, visible > 0 ? visible : 0, step, marks,
-		       &data->seed);
+	for (int64_t list = 0; !data->failed && list < rows * groups; list++) {
+		int64_t visible =
+			choice->causal ? choice->keys - rows + list / groups + 1 : choice->keys;
+		choose(host + list * topk, list < groups ? NULL : host + (list - groups) * topk,
+		       choice, visible > 0 ? visible : 0, marks, &data->seed);
 	}
 	if (!data->failed)
 		upload(data, buffer, host, bytes);

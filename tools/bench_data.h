@@ -23,10 +23,17 @@ struct bench_data {
  * deviation; 0: undefined content, for outputs. */
 struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
 			       int64_t n1, int64_t n2, double spread);
-/* i32 [rows, groups, topk]: distinct random multiples of `step` that the row can see, of a document
- * of `keys` keys whose last `rows` rows these are (causal), or all of it (full). Ascending. */
-struct hys_tensor bench_indices(struct bench_data *data, int64_t rows, int64_t groups, int64_t topk,
-				int64_t keys, int64_t step, bool causal);
+/* Which lists of indices: of rows that are the last of a document of `keys` keys (causal), or see
+ * all of it. `share` of a list is what the row before has chosen, 0: all at random. */
+struct bench_choice {
+	int64_t rows, groups, topk, keys;
+	int64_t step; /* indices are multiples of it */
+	double share;
+	bool causal;
+};
+
+/* i32 [rows, groups, topk]: distinct, ascending, visible, then -1. */
+struct hys_tensor bench_indices(struct bench_data *data, const struct bench_choice *choice);
 /* Writes a large buffer, so that caches hold none of the operands. */
 void bench_flush(struct bench_data *data);
 void bench_data_free(struct bench_data *data);

@@ -31,6 +31,18 @@ static void make_select(struct bench_data *d, const struct bench *b, struct hys_
 	}
 }
 
+static struct hys_tensor make_indices(struct bench_data *d, const struct bench *b)
+{
+	const struct bench_choice choice = {.rows = b->rows,
+					    .groups = b->problem.scoring.groups,
+					    .topk = b->topk,
+					    .keys = b->keys / b->problem.scoring.pool,
+					    .step = b->problem.attending.granularity,
+					    .share = (double)b->share / 100,
+					    .causal = !b->full};
+	return bench_indices(d, &choice);
+}
+
 static void make_attention(struct bench_data *d, const struct bench *b,
 			   struct hys_attention_args *args)
 {
@@ -41,9 +53,7 @@ static void make_attention(struct bench_data *d, const struct bench *b,
 	if (!shared_value(&b->problem))
 		args->v = bench_tensor(d, a->dtype, 3, b->keys, a->kv_heads, a->value_dim, 1);
 	if (!(a->flags & HYS_ATTENDING_DENSE))
-		args->indices =
-			bench_indices(d, b->rows, b->problem.scoring.groups, b->topk,
-				      b->keys / b->problem.scoring.pool, a->granularity, !b->full);
+		args->indices = make_indices(d, b);
 	args->o = bench_tensor(d, a->dtype, 3, b->rows, a->heads, a->value_dim, 0);
 	args->lse = bench_tensor(d, HYS_F32, 2, b->rows, a->heads, 0, 0);
 }
@@ -76,8 +86,7 @@ static void make_loss(struct bench_data *d, const struct bench *b, struct hys_lo
 	args->index_q = bench_tensor(d, s->dtype, 3, b->rows, s->heads, s->dim, 1);
 	args->index_k = bench_tensor(d, s->dtype, 2, entries, s->dim, 0, 1);
 	args->index_w = bench_tensor(d, HYS_F32, 2, b->rows, s->heads, 0, 1);
-	args->indices =
-		bench_indices(d, b->rows, s->groups, b->topk, entries, a->granularity, !b->full);
+	args->indices = make_indices(d, b);
 	args->q = bench_tensor(d, a->dtype, 3, b->rows, a->heads, a->head_dim, 1);
 	args->k = bench_tensor(d, a->dtype, 3, b->keys, a->kv_heads, a->head_dim, 1);
 	args->loss = bench_tensor(d, HYS_F32, 1, 1, 0, 0, 0);

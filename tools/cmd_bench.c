@@ -32,6 +32,8 @@ enum {
 	KEY_DTYPE,
 	KEY_METHOD,
 	KEY_MASK,
+	KEY_GROUPS,
+	KEY_SHARE,
 	KEY_REPEAT,
 	KEY_KERNELS,
 	KEY_ROWS,
@@ -53,6 +55,9 @@ static const struct argp_option options[] = {
 	 "key/value head)",
 	 0},
 	{"granularity", KEY_GRANULARITY, "N", 0, "Key rows per index (default 1)", 0},
+	{"groups", KEY_GROUPS, "N", 0, "Groups of heads that choose for themselves (default 1)", 0},
+	{"share", KEY_SHARE, "PERCENT", 0,
+	 "Of a row's choices, how many the row before has made, too (default 0: at random)", 0},
 	{"window", KEY_WINDOW, "N", 0, "Last rows that are always attended", 0},
 	{"pool", KEY_POOL, "N", 0, "Key rows per entry (pool: default 4)", 0},
 	{"coarse-block", KEY_COARSE_BLOCK, "N", 0,
@@ -75,6 +80,7 @@ static const struct {
 } problem_keys[] = {
 	{KEY_INDEX_HEADS, offsetof(struct hys_problem, scoring.heads)},
 	{KEY_INDEX_DIM, offsetof(struct hys_problem, scoring.dim)},
+	{KEY_GROUPS, offsetof(struct hys_problem, scoring.groups)},
 	{KEY_POOL, offsetof(struct hys_problem, scoring.pool)},
 	{KEY_TOPK, offsetof(struct hys_problem, choosing.topk_max)},
 	{KEY_COARSE_BLOCK, offsetof(struct hys_problem, choosing.coarse_block)},
@@ -115,11 +121,11 @@ static int choice(struct argp_state *state, const char *what, const char *text,
 
 static bool parse_number(int key, const char *argument, struct bench *bench)
 {
-	int64_t *sizes[] = {&bench->rows, &bench->keys, &bench->repeat}, value = 0;
-	int keys[] = {KEY_ROWS, KEY_KEYS, KEY_REPEAT};
+	int64_t *sizes[] = {&bench->rows, &bench->keys, &bench->repeat, &bench->share}, value = 0;
+	int keys[] = {KEY_ROWS, KEY_KEYS, KEY_REPEAT, KEY_SHARE};
 	if (!tool_integer(argument, 1, INT32_MAX, &value))
 		return false;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		if (key == keys[i])
 			*sizes[i] = value;
 	for (size_t i = 0; i < sizeof problem_keys / sizeof problem_keys[0]; i++) {
@@ -284,6 +290,7 @@ static void add_shape(cJSON *line, const struct bench *b, hys_op op)
 		cJSON_AddNumberToObject(line, "value_dim", a->value_dim);
 		cJSON_AddNumberToObject(line, "granularity", a->granularity);
 		cJSON_AddNumberToObject(line, "window", a->window);
+		cJSON_AddNumberToObject(line, "share", (double)b->share);
 	}
 	cJSON_AddStringToObject(line, "mask", b->full ? "full" : "causal");
 }

@@ -1,6 +1,8 @@
 /* ocl_flash.c - attention forward on NVIDIA's tensor cores. */
 #include "ocl_flash.h"
 
+#include <stdio.h>
+
 #define STAGES 2
 #define BARRIER_BYTES 1024
 
@@ -37,7 +39,11 @@ bool hys_ocl_flash_forward_applicable(const struct hys_kernel *kernel,
 {
 	(void)kernel;
 	(void)device;
-	return hys_ocl_flash_dense_applicable(problem, HEAD_DIM_MAX, VALUE_DIM_MAX, reason);
+	if (!hys_ocl_flash_can(problem, HEAD_DIM_MAX, VALUE_DIM_MAX, reason))
+		return false;
+	if (!hys_ocl_flash_is_dense(problem))
+		snprintf(reason, HYS_REASON_SIZE, "only for dense attention");
+	return hys_ocl_flash_is_dense(problem);
 }
 
 int64_t hys_ocl_flash_forward_workspace(const struct hys_kernel *kernel,

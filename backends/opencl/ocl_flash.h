@@ -5,8 +5,22 @@
 #include "ocl_gradient.h"
 #include "ocl_products.h"
 
-extern const struct hys_ocl_source hys_ocl_flash_forward_wgmma, hys_ocl_flash_backward_wgmma;
+/* hys_kernel.detail: one way to go through tiles. */
+struct hys_ocl_flash_way {
+	struct hys_ocl_source source; /* first: what ocl_program.c reads */
+	bool large;		      /* local memory past 48 KiB */
+};
 
+extern const struct hys_ocl_source hys_ocl_flash_forward_wgmma, hys_ocl_flash_backward_wgmma;
+extern const struct hys_ocl_flash_way hys_ocl_flash_forward_sm90, hys_ocl_flash_forward_mma;
+
+bool hys_ocl_flash_tiles_applicable(const struct hys_kernel *kernel,
+				    const struct hys_device *device,
+				    const struct hys_problem *problem,
+				    char reason[HYS_REASON_SIZE]);
+hys_status hys_ocl_flash_forward_tiles(const struct hys_kernel *kernel, struct hys_stream *stream,
+				       void *instance, const struct hys_call *call,
+				       struct hys_error *error);
 bool hys_ocl_flash_forward_applicable(const struct hys_kernel *kernel,
 				      const struct hys_device *device,
 				      const struct hys_problem *problem,
@@ -45,7 +59,7 @@ static inline int32_t hys_ocl_panels(int64_t columns)
 /* `struct flash` of the kernels. */
 struct hys_ocl_flash {
 	int64_t keys[2], values[2], pitch[2];
-	int32_t rows, heads, kv_heads, bundle, bundles, tiles;
+	int32_t rows, heads, kv_heads, bundle, bundles, pad, tiles, groups;
 	float scale, softcap;
 };
 
@@ -60,8 +74,15 @@ struct hys_ocl_flash_source {
 };
 
 /* Whether the tensor cores can do the problem at all; most channels of q and k, of v. */
-bool hys_ocl_flash_dense_applicable(const struct hys_problem *problem, int32_t head_dim_max,
-				    int32_t value_dim_max, char reason[HYS_REASON_SIZE]);
+bool hys_ocl_flash_can(const struct hys_problem *problem, int32_t head_dim_max,
+		       int32_t value_dim_max, char reason[HYS_REASON_SIZE]);
+static inline bool hys_ocl_flash_is_dense(const struct hys_problem *problem)
+{
+	return (problem->attending.flags & HYS_ATTENDING_DENSE) != 0;
+}
+/* Packed rows of a row. */
+int32_t hys_ocl_flash_pad(const struct hys_problem *problem);
+struct hys_ocl_rules hys_ocl_flash_rules(const struct hys_size *size);
 /* Options that all passes have. */
 void hys_ocl_flash_define(const struct hys_problem *problem, struct hys_ocl_options *options);
 /* Lays the panels of both sources out from byte `next` on; answers the end. */

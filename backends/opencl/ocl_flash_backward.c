@@ -4,6 +4,8 @@
  * alone gradients of keys are written where they belong; of several they are summed in f32. */
 #include "ocl_flash.h"
 
+#include <stdio.h>
+
 #define LOCAL 256
 #define BARRIER_BYTES 1024
 #define INFO_BYTES 16 /* of a packed row */
@@ -91,7 +93,11 @@ bool hys_ocl_flash_backward_applicable(const struct hys_kernel *kernel,
 {
 	(void)kernel;
 	(void)device;
-	return hys_ocl_flash_dense_applicable(problem, DIM_MAX, DIM_MAX, reason);
+	if (!hys_ocl_flash_can(problem, DIM_MAX, DIM_MAX, reason))
+		return false;
+	if (!hys_ocl_flash_is_dense(problem))
+		snprintf(reason, HYS_REASON_SIZE, "only for dense attention");
+	return hys_ocl_flash_is_dense(problem);
 }
 
 /* ---- workspace ---- */

@@ -6,16 +6,16 @@
 #define LOCAL 256
 /* Tiles of keys are read whole, and may start at any key. */
 #define TILE_KEYS_MAX 128
+/* Packed rows of a row whose keys are listed fill tiles of this many, or divide them. */
+#define PAD_STEP 64
 
-bool hys_ocl_flash_dense_applicable(const struct hys_problem *problem, int32_t head_dim_max,
-				    int32_t value_dim_max, char reason[HYS_REASON_SIZE])
+bool hys_ocl_flash_can(const struct hys_problem *problem, int32_t head_dim_max,
+		       int32_t value_dim_max, char reason[HYS_REASON_SIZE])
 {
 	const struct hys_attending *attending = &problem->attending;
 	reason[0] = '\0';
 	if (attending->dtype != HYS_F16 && attending->dtype != HYS_BF16)
 		snprintf(reason, HYS_REASON_SIZE, "tensor cores take f16 and bf16");
-	else if (!(attending->flags & HYS_ATTENDING_DENSE))
-		snprintf(reason, HYS_REASON_SIZE, "only for dense attention");
 	else if (attending->head_dim > head_dim_max || attending->value_dim > value_dim_max)
 		snprintf(reason, HYS_REASON_SIZE, "head_dim above %d or value_dim above %d",
 			 (int)head_dim_max, (int)value_dim_max);
@@ -31,6 +31,21 @@ void hys_ocl_flash_define(const struct hys_problem *problem, struct hys_ocl_opti
 	hys_ocl_define(options, "HEAD_PANELS", hys_ocl_panels(attending->head_dim));
 	hys_ocl_define(options, "VALUE_PANELS", hys_ocl_panels(attending->value_dim));
 	hys_ocl_define(options, "SOFTCAP", attending->softcap > 0);
+}
+
+int32_t hys_ocl_flash_pad(const struct hys_problem *problem)
+{
+	const struct hys_attending *attending = &problem->attending;
+	const bool dense = hys_ocl_flash_is_dense(problem);
+	const int64_t bundle = hys_ocl_bundle(attending->heads, dense ? 1 : problem->scoring.groups,
+					      attending->kv_heads);
+	int64_t pad = 8;
+
+	if (dense)
+		return (int32_t)bundle;
+	while (pad < bundle && pad < PAD_STEP)
+		pad *= 2;
+	return (int32_t)(pad < bundle ? hys_round_up(bundle, PAD_STEP) : pad);
 }
 
 static int64_t lay_out_source(int64_t next, const struct hys_problem *problem, int64_t count,
@@ -87,9 +102,11 @@ struct hys_ocl_flash hys_ocl_flash_of(const struct hys_call *call,
 	flash.rows = (int32_t)call->size.rows;
 	flash.heads = attending->heads;
 	flash.kv_heads = attending->kv_heads;
-	flash.bundle = attending->heads / attending->kv_heads;
-	flash.bundles = attending->kv_heads;
-	flash.tiles = (int32_t)hys_ocl_divide_up(call->size.rows * (int64_t)flash.bundle,
+	flash.groups = hys_ocl_flash_is_dense(call->problem) ? 1 : call->problem->scoring.groups;
+	flash.bundle = (int32_t)hys_ocl_bundle(attending->heads, flash.groups, attending->kv_heads);
+	flash.bundles = attending->heads / flash.bundle;
+	flash.pad = hys_ocl_flash_pad(call->problem);
+	flash.tiles = (int32_t)hys_ocl_divide_up(call->size.rows * (int64_t)flash.pad,
 						 HYS_OCL_FLASH_TILE_ROWS);
 	flash.scale = (float)attending->scale;
 	flash.softcap = (float)attending->softcap;
@@ -124,12 +141,12 @@ hys_status hys_ocl_flash_launch(struct hys_ocl_args *args, int64_t items, int64_
 	return hys_ocl_launch(args, 1, groups, locals, error);
 }
 
-static struct hys_ocl_rules rules_of(const struct hys_size *size)
+struct hys_ocl_rules hys_ocl_flash_rules(const struct hys_size *size)
 {
 	const struct hys_attending *attending = &size->problem->attending;
 	struct hys_ocl_rules rules = {0};
 
-	rules.dense = (attending->flags & HYS_ATTENDING_DENSE) != 0;
+	rules.dense = hys_ocl_flash_is_dense(size->problem);
 	rules.topk = rules.dense ? 0 : (int32_t)size->topk;
 	rules.span = (int32_t)hys_index_span(size->problem);
 	rules.step = (int32_t)hys_index_step(size->problem);
@@ -208,7 +225,7 @@ hys_status hys_ocl_flash_pack(const struct hys_ocl_job *job, const struct hys_ca
 			      const struct hys_tensor *indices,
 			      const struct hys_ocl_flash_source sources[2])
 {
-	const struct hys_ocl_rules rules = rules_of(&call->size), all = {.dense = 1};
+	const struct hys_ocl_rules rules = hys_ocl_flash_rules(&call->size), all = {.dense = 1};
 	const struct hys_tensor none = {0};
 	hys_status status;
 
