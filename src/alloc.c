@@ -1,19 +1,33 @@
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* madvise */
 #include "alloc.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define HYS_HOST_ALIGN 64
 /* More than any address space holds, and what saturated sums come to. */
 #define HYS_HOST_MOST ((uint64_t)1 << 56)
 
+/* Large blocks lie in huge pages where the system has them on request: random
+ * key rows otherwise miss in every table of addresses. */
+#define HUGE_PAGE ((size_t)2 << 20)
+#define HUGE_BYTES (4 * HUGE_PAGE)
+
 static void *allocate_default(void *user, size_t bytes, size_t align)
 {
 	void *pointer = NULL;
+	const bool huge = bytes >= HUGE_BYTES;
 
 	(void)user;
-	return posix_memalign(&pointer, align, bytes) == 0 ? pointer : NULL;
+	if (posix_memalign(&pointer, huge ? HUGE_PAGE : align, bytes) != 0)
+		return NULL;
+#ifdef MADV_HUGEPAGE
+	if (huge)
+		(void)madvise(pointer, bytes - bytes % HUGE_PAGE, MADV_HUGEPAGE);
+#endif
+	return pointer;
 }
 
 static void release_default(void *user, void *pointer)

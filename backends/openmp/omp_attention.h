@@ -11,13 +11,11 @@ struct omp_forward {
 	struct omp_rows rows;
 	struct omp_source keys, values;
 	bool v_is_k; /* all v = first V channels of k */
-	bool shared; /* rows share tiles */
 	int64_t head_dim, value_dim;
 	int64_t item_rows;
-	int64_t segments; /* items of a row */
-	int64_t pitch;	  /* of lanes */
-	bool capped;	  /* logits, by omp_logits */
-	float scale;	  /* of what the softmax gets */
+	int64_t pitch; /* of lanes */
+	bool capped;   /* logits, by omp_logits */
+	float scale;   /* of what the softmax gets */
 	char *scratch;
 	int64_t scratch_bytes;
 };
@@ -29,8 +27,6 @@ void omp_forward_finish(const struct omp_forward *f, int64_t row, int64_t head, 
 
 /* ---- omp_attention_narrow.c: sets of one row whose key rows few heads share ---- */
 
-/* Whether so few heads share a key/value head that they do not fill vectors. */
-bool omp_is_narrow(const struct hys_problem *problem);
 int64_t omp_narrow_scratch(const struct hys_problem *problem);
 /* Set item % groups of row item / groups. */
 void omp_narrow_item(void *context, int64_t item, int32_t thread);

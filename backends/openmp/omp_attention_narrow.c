@@ -9,22 +9,15 @@
 
 #include "omp_attention.h"
 
-#define LANES_MOST 7
-
 struct scratch {
 	int64_t keys[OMP_TILE];
 	const float *k[OMP_TILE], *v[OMP_TILE];
 	float *q, *o;		  /* [H][D], [H][V] */
 	float *k_tile, *v_tile;	  /* [OMP_TILE][D], [OMP_TILE][V] */
-	float *largest, *shares;  /* [H], [LANES_MOST][OMP_TILE] */
+	float *largest, *shares;  /* [H], [OMP_NARROW_LANES_MOST][OMP_TILE] */
 	double *sum;		  /* [H] of exp(logit - largest) */
 	int64_t k_pitch, v_pitch; /* of q and k, of o and v */
 };
-
-bool omp_is_narrow(const struct hys_problem *problem)
-{
-	return omp_heads_most(problem) <= LANES_MOST;
-}
 
 static struct scratch lay_out(struct omp_arena *arena, const struct hys_problem *problem)
 {
@@ -38,7 +31,7 @@ static struct scratch lay_out(struct omp_arena *arena, const struct hys_problem 
 	s.o = omp_take(arena, heads * s.v_pitch, sizeof(float));
 	s.k_tile = omp_take(arena, OMP_TILE * s.k_pitch, sizeof(float));
 	s.v_tile = omp_take(arena, OMP_TILE * s.v_pitch, sizeof(float));
-	s.shares = omp_take(arena, LANES_MOST * OMP_TILE, sizeof(float));
+	s.shares = omp_take(arena, OMP_NARROW_LANES_MOST * OMP_TILE, sizeof(float));
 	s.largest = omp_take(arena, heads, sizeof(float));
 	s.sum = omp_take(arena, heads, sizeof(double));
 	return s;

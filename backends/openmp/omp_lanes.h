@@ -10,6 +10,15 @@
 
 #include "omp_tile.h"
 
+/* Up to this many lanes read each key row about once, where it lies. */
+#define OMP_DIRECT_LANES_MOST 32
+/* So few heads do not fill vectors: lanes of one row are rows then. */
+#define OMP_NARROW_LANES_MOST 7
+static inline bool omp_is_narrow(const struct hys_problem *problem)
+{
+	return omp_heads_most(problem) <= OMP_NARROW_LANES_MOST;
+}
+
 /* Most rows of one item. */
 #define OMP_ROWS_MOST 128
 

@@ -27,6 +27,14 @@ int64_t omp_heads_most(const struct hys_problem *problem)
 	return problem->attending.heads / problem->attending.kv_heads;
 }
 
+int64_t omp_parts_most(const struct hys_problem *problem)
+{
+	const int64_t per_kv = problem->attending.heads / problem->attending.kv_heads;
+	const int64_t per_group = problem->attending.heads / problem->scoring.groups;
+
+	return per_group / per_kv + 2; /* one may be cut at either end */
+}
+
 struct omp_source omp_values(const struct omp_source *keys, const struct hys_tensor *v,
 			     const struct hys_tensor *window_v)
 {
@@ -80,13 +88,15 @@ static void prefetch_row(const struct place *place, int64_t row, int64_t dim)
 		__builtin_prefetch(at, 0, 2);
 }
 
-void omp_prefetch(const struct omp_source *source, int64_t kv_head, const int64_t *rows,
-		  int64_t count, int64_t dim)
+void omp_prefetch(const struct omp_source *source, int64_t kv_head, int64_t kv_heads,
+		  const int64_t *rows, int64_t count, int64_t dim)
 {
-	const struct place place = place_of(source, kv_head);
-
 	for (int64_t i = 0; i < count; i++)
-		prefetch_row(&place, rows[i], dim);
+		for (int64_t head = kv_head; head < kv_head + kv_heads; head++) {
+			const struct place place = place_of(source, head);
+
+			prefetch_row(&place, rows[i], dim);
+		}
 }
 
 void omp_gather(const struct omp_isa *isa, const struct omp_source *source, int64_t kv_head,

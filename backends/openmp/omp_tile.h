@@ -24,6 +24,8 @@ struct omp_heads {
 bool omp_heads_next(const struct hys_problem *problem, bool one_group, struct omp_heads *heads);
 /* Most heads of one struct omp_heads. */
 int64_t omp_heads_most(const struct hys_problem *problem);
+/* Most of them in one group. */
+int64_t omp_parts_most(const struct hys_problem *problem);
 
 /* Where key rows lie: numbers from `split` on are the second array's. */
 struct omp_source {
@@ -51,9 +53,9 @@ struct omp_matrix omp_key_rows(const struct omp_isa *isa, const struct omp_sourc
 void omp_key_pointers(const struct omp_isa *isa, const struct omp_source *source, int64_t kv_head,
 		      const int64_t *rows, int64_t count, int64_t dim, float *tile,
 		      const float **pointers);
-/* Asks memory for such rows. */
-void omp_prefetch(const struct omp_source *source, int64_t kv_head, const int64_t *rows,
-		  int64_t count, int64_t dim);
+/* Asks memory for such rows, of heads [kv_head, kv_head + kv_heads). */
+void omp_prefetch(const struct omp_source *source, int64_t kv_head, int64_t kv_heads,
+		  const int64_t *rows, int64_t count, int64_t dim);
 /* tile[i][dim] = element (row, first + i) of x[rows,heads,dim]. */
 void omp_load(const struct omp_isa *isa, const struct hys_tensor *x, int64_t row, int64_t first,
 	      int64_t count, int64_t dim, float *tile, int64_t pitch);

@@ -97,6 +97,13 @@ static const struct attention_case table[] = {
 	{CORE("dense documents"), .visible = {.q_lengths = LENGTHS(5, 0, 1, 20, 0, 7)}, .features = DENSE, .heads = 6, .kv_heads = 3},
 	{FULL("dense in a window"), SEE(20, 40, .window = 5), .features = DENSE | SINK},
 	{FULL("dense MLA with sink"), SEE(20, 70), .heads = 8, .head_dim = 36, .value_dim = 32, .features = DENSE | SHARED | SINK},
+	{CORE("dense, blocks of rows"), SEE(150, 150), .heads = 6, .kv_heads = 2, .features = DENSE},
+	{FULL("dense in a window, blocks of rows"), SEE(150, 150, .window = 40), .heads = 2, .kv_heads = 2, .features = DENSE | SINK},
+	{FULL("dense documents, blocks of rows, second source"), .visible = {.q_lengths = LENGTHS(70, 0, 3, 90), .k_lengths = LENGTHS(130, 5, 3, 90), .window_keys = 80}, .features = DENSE | SINK},
+	{FULL("dense, blocks of rows, softcap"), SEE(90, 150), .heads = 3, .kv_heads = 3, .softcap = 2.0, .features = DENSE},
+	{CORE("window alone, blocks of rows"), SEE(150, 150), .kv_heads = 2, .window = 37, .indices = INDICES_ABSENT},
+	{CORE("late rows are NaN"), SEE(150, 150, .window = 40), .kv_heads = 2, .values = ATTENTION_LATE_NAN, .features = DENSE},
+	{FULL("late rows are NaN, window alone"), SEE(150, 150), .window = 37, .indices = INDICES_ABSENT, .values = ATTENTION_LATE_NAN},
 	{FULL("dense, long"), SEE(9, 500, .full = true), .features = DENSE},
 
 	{CORE("window"), SEE(40, 60), .window = 7, .indices = INDICES_ABSENT},

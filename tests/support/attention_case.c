@@ -180,12 +180,13 @@ static void mark_read(struct attention_data *data)
 	free(keys);
 }
 
-static void poison_unread(struct attention_data *data)
+/* Key rows that no row attends to; with `late` the last five instead. */
+static void poison(struct attention_data *data, bool late)
 {
 	const struct hys_attending *a = &data->problem.attending;
 
 	for (int64_t s = 0; s < data->visible.keys; s++) {
-		if (data->read[s])
+		if (late ? s < data->visible.keys - 5 : data->read[s])
 			continue;
 		for (int64_t i = 0; i < (int64_t)a->kv_heads * a->head_dim; i++)
 			data->k[s * a->kv_heads * a->head_dim + i] = (double)NAN;
@@ -234,8 +235,8 @@ void attention_make(struct attention_data *data, const struct attention_case *ab
 	data->lse = ora_doubles(data->visible.rows * data->problem.attending.heads);
 	ask_oracle(data);
 	mark_read(data);
-	if (about->values == ATTENTION_UNREAD_NAN)
-		poison_unread(data);
+	if (about->values == ATTENTION_UNREAD_NAN || about->values == ATTENTION_LATE_NAN)
+		poison(data, about->values == ATTENTION_LATE_NAN);
 	ora_attention_forward(&data->oracle);
 	prepare_backward(data, &rng);
 }

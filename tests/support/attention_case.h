@@ -14,6 +14,7 @@ enum attention_values {
 	ATTENTION_TINY,	      /* values of 1e-30; the type's denormals */
 	ATTENTION_EQUAL,      /* all keys the same */
 	ATTENTION_UNREAD_NAN, /* key rows that no row attends to are NaN */
+	ATTENTION_LATE_NAN,   /* so are a few that only the last rows attend to */
 	ATTENTION_MINUS	      /* keys of minus infinity: logits of -inf, some rows have no other */
 };
 

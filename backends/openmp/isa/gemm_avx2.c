@@ -243,13 +243,56 @@ static void outer_rest(int64_t m, int64_t n, int64_t k, struct left a, const flo
 	}
 }
 
+/* rows elements of each of n <= 8 columns. */
+INLINE void narrow_tile(const int rows, __m256i mask, int64_t k, struct left a, const float *b,
+			int64_t ldb, float *c, int64_t ldc, bool accumulate)
+{
+	__m256 sum[12];
+
+	for (int i = 0; i < rows; i++)
+		sum[i] = _mm256_setzero_ps();
+	for (int64_t p = 0; p < k; p++) {
+		const __m256 right = _mm256_maskload_ps(b + p * ldb, mask);
+
+		for (int i = 0; i < rows; i++)
+			sum[i] = _mm256_fmadd_ps(
+				_mm256_broadcast_ss(a.at + i * a.row_step + p * a.sum_step), right,
+				sum[i]);
+	}
+	for (int i = 0; i < rows; i++) {
+		if (accumulate)
+			sum[i] = _mm256_add_ps(_mm256_maskload_ps(c + i * ldc, mask), sum[i]);
+		_mm256_maskstore_ps(c + i * ldc, mask, sum[i]);
+	}
+}
+
+/* All rows of the n <= 8 last columns. */
+static void outer_narrow(int64_t m, int64_t n, int64_t k, struct left a, const float *b,
+			 int64_t ldb, float *c, int64_t ldc, bool accumulate)
+{
+	const __m256i mask = lane_mask(n);
+	int64_t i = 0;
+
+	for (; i + 12 <= m; i += 12, a.at += 12 * a.row_step)
+		narrow_tile(12, mask, k, a, b, ldb, c + i * ldc, ldc, accumulate);
+	for (; i + 4 <= m; i += 4, a.at += 4 * a.row_step)
+		narrow_tile(4, mask, k, a, b, ldb, c + i * ldc, ldc, accumulate);
+	for (; i < m; i++, a.at += a.row_step)
+		narrow_tile(1, mask, k, a, b, ldb, c + i * ldc, ldc, accumulate);
+}
+
 /* Column panels outermost: a panel of b stays in the first-level cache. */
 static void outer(int64_t m, int64_t n, int64_t k, struct left a, const float *b, int64_t ldb,
 		  float *c, int64_t ldc, bool accumulate)
 {
 	const int64_t whole = m / 6 * 6;
 	const struct left rest = {a.at + whole * a.row_step, a.row_step, a.sum_step};
+	const int64_t last = n % 16;
 
+	if (last > 0 && last <= 8) {
+		n -= last;
+		outer_narrow(m, last, k, a, b + n, ldb, c + n, ldc, accumulate);
+	}
 	for (int64_t j = 0; whole > 0 && j < n; j += 16)
 		for (int64_t i = 0; i < whole; i += 6) {
 			const struct left six = {a.at + i * a.row_step, a.row_step, a.sum_step};
