@@ -3,7 +3,8 @@
 
 #include "ocl_internal.h"
 
-static const char *const capability_names[] = {"cpu", "clblast", "mma", "wgmma", NULL};
+static const char *const capability_names[] = {"cpu",  "clblast", "mma",  "wgmma",
+					       "mfma", "wmma",	  "dpas", NULL};
 
 /* ---- buffers ---- */
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ocl_internal.h"
+#include "ocl_matrix.h"
 
 #define PLATFORMS_MAX 32
 #define DEVICES_MAX 64
@@ -28,7 +28,7 @@ static const struct hys_ocl_quirk quirks[] = {
 };
 
 /* cl_khr_pci_bus_info, cl_nv_device_attribute_query and cl_khr_device_uuid, which
- * 1.2 headers need not have. */
+ * 1.2 headers need not have; cl_intel_required_subgroup_size. */
 #define DEVICE_PCI_BUS_INFO_KHR 0x410F
 #define DEVICE_COMPUTE_CAPABILITY_MAJOR_NV 0x4000
 #define DEVICE_COMPUTE_CAPABILITY_MINOR_NV 0x4001
@@ -36,6 +36,7 @@ static const struct hys_ocl_quirk quirks[] = {
 #define DEVICE_PCI_SLOT_ID_NV 0x4009
 #define DEVICE_PCI_DOMAIN_ID_NV 0x400A
 #define DEVICE_UUID_KHR 0x106A
+#define DEVICE_SUB_GROUP_SIZES_INTEL 0x4108
 
 /* A device that was reported before. */
 struct seen_device {
@@ -147,6 +148,20 @@ static double nominal_flops(const struct hys_ocl_quirk *quirk, cl_device_id id)
 	       (double)device_number(id, CL_DEVICE_MAX_CLOCK_FREQUENCY) * 1e6;
 }
 
+/* Subgroups with which Intel's matrix units work: the smallest that the device has. */
+static int32_t find_dpas_lanes(cl_device_id id)
+{
+	size_t sizes[8] = {0}, bytes = 0, least = 0;
+	if (!has_extension(id, "cl_intel_subgroup_matrix_multiply_accumulate") ||
+	    clGetDeviceInfo(id, DEVICE_SUB_GROUP_SIZES_INTEL, sizeof(sizes), sizes, &bytes) !=
+		    CL_SUCCESS)
+		return 0;
+	for (size_t i = 0; i < bytes / sizeof(sizes[0]); i++)
+		if (least == 0 || sizes[i] < least)
+			least = sizes[i];
+	return (int32_t)least;
+}
+
 /* What the device can do, less what the caller pretends away. */
 static void find_capabilities(struct hys_ocl_device *device)
 {
@@ -159,10 +174,11 @@ static void find_capabilities(struct hys_ocl_device *device)
 #ifdef HYS_WITH_CLBLAST
 	found |= HYS_OCL_CLBLAST;
 #endif
-	if (device->compute_capability >= 80)
-		found |= HYS_OCL_MMA;
 	if (device->compute_capability == 90)
 		found |= HYS_OCL_WGMMA;
+	device->unit = hys_ocl_find_unit(device);
+	if (device->unit)
+		found |= device->unit->capability;
 	for (int32_t i = 0; names[i]; i++) {
 		if (hys_host_disabled(device->base.host, names[i]))
 			found &= ~(UINT64_C(1) << i);
@@ -206,6 +222,7 @@ static void describe(struct hys_ocl_device *device)
 		device->compute_capability =
 			(int32_t)(10 * device_number(id, DEVICE_COMPUTE_CAPABILITY_MAJOR_NV) +
 				  device_number(id, DEVICE_COMPUTE_CAPABILITY_MINOR_NV));
+	device->dpas_lanes = find_dpas_lanes(id);
 	find_capabilities(device);
 }
 

@@ -22,6 +22,9 @@
 #define HYS_OCL_CLBLAST (UINT64_C(1) << 1) /* CLBlast was built in */
 #define HYS_OCL_MMA (UINT64_C(1) << 2)	   /* NVIDIA's mma.sync of bf16: sm_80 and newer */
 #define HYS_OCL_WGMMA (UINT64_C(1) << 3)   /* NVIDIA's wgmma and large local memory: sm_90 */
+#define HYS_OCL_MFMA (UINT64_C(1) << 4)	   /* AMD's matrix units of CDNA2 and CDNA3 */
+#define HYS_OCL_WMMA (UINT64_C(1) << 5)	   /* AMD's of RDNA3 and RDNA4 */
+#define HYS_OCL_DPAS (UINT64_C(1) << 6)	   /* Intel's */
 
 /* A table row of what is known of a platform; see ocl_device.c. */
 struct hys_ocl_quirk {
@@ -46,6 +49,8 @@ struct hys_ocl_device {
 	bool fast_fma;		    /* else programs multiply and add: macro FMA of common.clh */
 	int32_t vector_width;	    /* f32 lanes of its registers, 1 on most GPUs */
 	int32_t compute_capability; /* NVIDIA's, 90 for 9.0; 0 = none */
+	int32_t dpas_lanes;	    /* of Intel's matrix units; 0 = none */
+	const struct hys_ocl_unit *unit; /* ocl_matrix.h; NULL = no matrix unit that is known */
 };
 
 static inline struct hys_ocl_device *hys_ocl_device(const struct hys_device *device)
@@ -183,7 +188,7 @@ void hys_ocl_cache_store(const struct hys_host *host, const struct hys_ocl_key *
 /* ---- ocl_kernels.c ---- */
 
 /* Rows per op, preferred first. Count them here when adding one. */
-#define HYS_OCL_KERNEL_COUNT 29
+#define HYS_OCL_KERNEL_COUNT 37
 extern const struct hys_kernel hys_ocl_kernels[];
 
 /* ---- ocl_measure.c ---- */

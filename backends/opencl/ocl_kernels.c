@@ -23,6 +23,19 @@
 		.applicable = hys_ocl_scan_applicable, .workspace = hys_ocl_scan_workspace,     \
 		.run = hys_ocl_scan_run, .detail = row_detail                                   \
 	}
+/* One row for each vendor's matrix unit. */
+#define SELECT_MATRIX(row_name, row_op, row_needs, row_detail)                         \
+	{                                                                              \
+		.name = row_name, .op = row_op, .needs = row_needs, .efficiency = 2.0, \
+		.applicable = hys_ocl_select_matrix_applicable,                        \
+		.workspace = hys_ocl_select_workspace, .run = hys_ocl_select_run,      \
+		.detail = row_detail                                                   \
+	}
+#define SELECT_UNITS(name, op, detail)                                 \
+	SELECT_MATRIX(name ".mma", op, HYS_OCL_MMA, detail),           \
+		SELECT_MATRIX(name ".mfma", op, HYS_OCL_MFMA, detail), \
+		SELECT_MATRIX(name ".wmma", op, HYS_OCL_WMMA, detail), \
+		SELECT_MATRIX(name ".dpas", op, HYS_OCL_DPAS, detail)
 
 #define PRODUCTS(row_name, row_op, pass, row_needs, share, row_detail)                   \
 	{                                                                                \
@@ -40,6 +53,7 @@
 const struct hys_kernel hys_ocl_kernels[] = {
 	SCAN("select.wgmma", HYS_OCL_WGMMA, 8.0, &hys_ocl_scan_wgmma),
 	SELECT("select.cpu", HYS_OP_SELECT, HYS_OCL_CPU, 0.3, &hys_ocl_select_cpu),
+	SELECT_UNITS("select", HYS_OP_SELECT, &hys_ocl_select_matrix),
 	SELECT("select.tile", HYS_OP_SELECT, 0, 0.2, &hys_ocl_select_tile),
 	SELECT("select.ref", HYS_OP_SELECT, 0, 0.01, &hys_ocl_select_ref),
 	SELECT("select_coarse.cpu", HYS_OP_SELECT_COARSE, HYS_OCL_CPU, 0.3, &hys_ocl_coarse_cpu),
@@ -47,6 +61,7 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	SELECT("select_coarse.ref", HYS_OP_SELECT_COARSE, 0, 0.01, &hys_ocl_coarse_ref),
 	SELECT("select_coarse_to_fine.cpu", HYS_OP_SELECT_COARSE_TO_FINE, HYS_OCL_CPU, 0.3,
 	       &hys_ocl_coarse_cpu),
+	SELECT_UNITS("select_coarse_to_fine", HYS_OP_SELECT_COARSE_TO_FINE, &hys_ocl_fine_matrix),
 	{.name = "select_coarse_to_fine.clblast",
 	 .op = HYS_OP_SELECT_COARSE_TO_FINE,
 	 .needs = HYS_OCL_CLBLAST,

@@ -39,6 +39,21 @@ static void cpu_sizes(struct hys_ocl_select_tiles *tiles, int32_t heads, int32_t
 	tiles->panel_keys = 16 * tiles->vectors;
 }
 
+/* Keys are held in registers: fewer at once when they are long. */
+static void matrix_sizes(struct hys_ocl_select_tiles *tiles, const struct hys_ocl_unit *unit,
+			 int32_t dim)
+{
+	tiles->depths = divide_up(dim, HYS_OCL_UNIT_DEPTH);
+	tiles->key_tiles = unit->key_tiles;
+	tiles->matrix_keys = unit->subgroups * unit->columns * tiles->key_tiles;
+}
+
+static bool by_matrix(const struct hys_ocl_select *select)
+{
+	return select->scorer == HYS_OCL_SCORE_MATRIX ||
+	       select->scorer == HYS_OCL_SCORE_MATRIX_FINE;
+}
+
 struct hys_ocl_select_tiles hys_ocl_select_tiles(const struct hys_ocl_select *select,
 						 const struct hys_ocl_device *device,
 						 const struct hys_problem *problem)
@@ -50,6 +65,10 @@ struct hys_ocl_select_tiles hys_ocl_select_tiles(const struct hys_ocl_select *se
 	cpu_sizes(&tiles, heads, device->vector_width);
 	tiles.pick = cpu ? 1 : 64;
 	tiles.key_align = cpu ? tiles.panel_keys : 1;
+	if (by_matrix(select))
+		matrix_sizes(&tiles, device->unit, problem->scoring.dim);
+	if (select->scorer == HYS_OCL_SCORE_MATRIX)
+		tiles.key_align = tiles.matrix_keys;
 	return tiles;
 }
 
@@ -69,6 +88,12 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 		hys_ocl_define(options, "ITEM_HEADS", tiles.item_heads);
 		hys_ocl_define(options, "ITEM_KEYS", tiles.item_keys);
 	}
+	if (by_matrix(select)) {
+		hys_ocl_define_unit(options, device->unit, problem->scoring.dtype);
+		hys_ocl_define(options, "DEPTHS", tiles.depths);
+		hys_ocl_define(options, "KEY_TILES", tiles.key_tiles);
+		hys_ocl_define(options, "HEAD_TILES", device->unit->head_tiles);
+	}
 }
 
 #define EXACT_ENTRIES "count_nan_rows", "score_blocks", "pick_entries"
@@ -81,6 +106,7 @@ static const char *const exact_entries[] = {EXACT_ENTRIES, "score_keys", NULL};
 static const char *const exact_cpu_entries[] = {EXACT_ENTRIES, PACKED_ENTRIES, NULL};
 static const char *const coarse_entries[] = {COARSE_ENTRIES, "score_keys", NULL};
 static const char *const coarse_cpu_entries[] = {COARSE_ENTRIES, PACKED_ENTRIES, NULL};
+static const char *const exact_matrix_entries[] = {EXACT_ENTRIES, "score_entries", NULL};
 static const char *const clblast_entries[] = {COARSE_ENTRIES, "score_keys", "score_products", NULL};
 
 const struct hys_ocl_select hys_ocl_select_ref = {
@@ -99,6 +125,29 @@ const struct hys_ocl_select hys_ocl_coarse_cpu = {
 const struct hys_ocl_select hys_ocl_fine_clblast = {
 	{"select_tile.cl", clblast_entries, define, hys_ocl_gemm_prepare, NULL},
 	HYS_OCL_SCORE_CLBLAST};
+
+const struct hys_ocl_select hys_ocl_select_matrix = {
+	{"select_matrix.cl", exact_matrix_entries, define, NULL, NULL}, HYS_OCL_SCORE_MATRIX};
+const struct hys_ocl_select hys_ocl_fine_matrix = {
+	{"select_matrix.cl", coarse_entries, define, NULL, NULL}, HYS_OCL_SCORE_MATRIX_FINE};
+
+bool hys_ocl_select_matrix_applicable(const struct hys_kernel *kernel,
+				      const struct hys_device *device,
+				      const struct hys_problem *problem,
+				      char reason[HYS_REASON_SIZE])
+{
+	const struct hys_ocl_device *own = hys_ocl_device(device);
+	const int32_t most = own->unit->depths_max * HYS_OCL_UNIT_DEPTH;
+	(void)kernel;
+	if (!hys_ocl_unit_multiplies(own, "the index", problem->scoring.dtype, reason))
+		return false;
+	if (problem->scoring.dim <= most)
+		return true;
+	snprintf(reason, HYS_REASON_SIZE,
+		 "keys of up to %d channels fit into registers, these have %d", (int)most,
+		 (int)problem->scoring.dim);
+	return false;
+}
 
 bool hys_ocl_select_clblast_applicable(const struct hys_kernel *kernel,
 				       const struct hys_device *device,

@@ -2,14 +2,16 @@
 #ifndef HYS_OCL_SELECT_H
 #define HYS_OCL_SELECT_H
 
-#include "ocl_internal.h"
+#include "ocl_matrix.h"
 
 /* Programs that score in different ways; everything else is the same. */
 enum hys_ocl_scorer {
 	HYS_OCL_SCORE_REF,
-	HYS_OCL_SCORE_TILE,   /* local memory */
-	HYS_OCL_SCORE_CPU,    /* packed keys, vectors */
-	HYS_OCL_SCORE_CLBLAST /* coarse scores by CLBlast, the rest as TILE */
+	HYS_OCL_SCORE_TILE,	  /* local memory */
+	HYS_OCL_SCORE_CPU,	  /* packed keys, vectors */
+	HYS_OCL_SCORE_CLBLAST,	  /* coarse scores by CLBlast, the rest as TILE */
+	HYS_OCL_SCORE_MATRIX,	  /* entries by the device's matrix unit */
+	HYS_OCL_SCORE_MATRIX_FINE /* the same, coarse scores as TILE */
 };
 
 /* detail of select's rows: `source` first. */
@@ -35,6 +37,8 @@ struct hys_ocl_select_tiles {
 	int32_t head_items, tile_keys;	 /* TILE: of a work-group */
 	int32_t block_heads, vectors;	 /* CPU: of a work-item, vectors of 16 keys */
 	int32_t head_blocks, panel_keys; /* CPU: of a group, of a panel */
+	int32_t depths, key_tiles;	 /* MATRIX: of a key, tiles of keys of a subgroup */
+	int32_t matrix_keys;		 /* MATRIX: of a work-group */
 };
 
 struct hys_ocl_select_tiles hys_ocl_select_tiles(const struct hys_ocl_select *select,
@@ -71,7 +75,14 @@ bool hys_ocl_select_clblast_applicable(const struct hys_kernel *kernel,
 				       const struct hys_problem *problem,
 				       char reason[HYS_REASON_SIZE]);
 
+/* What the device's matrix unit can score. */
+bool hys_ocl_select_matrix_applicable(const struct hys_kernel *kernel,
+				      const struct hys_device *device,
+				      const struct hys_problem *problem,
+				      char reason[HYS_REASON_SIZE]);
+
 extern const struct hys_ocl_select hys_ocl_select_cpu, hys_ocl_select_tile, hys_ocl_select_ref;
+extern const struct hys_ocl_select hys_ocl_select_matrix, hys_ocl_fine_matrix;
 extern const struct hys_ocl_select hys_ocl_coarse_cpu, hys_ocl_coarse_tile, hys_ocl_coarse_ref;
 extern const struct hys_ocl_select hys_ocl_fine_clblast;
 

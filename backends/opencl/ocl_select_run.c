@@ -234,12 +234,33 @@ static hys_status score_by_products(const struct job *job, const struct hys_ocl_
 		      64, error);
 }
 
+/* Tiles of all entries, each for a few rows: enough work-groups to fill the device, but a tile's keys
+ * serve several rows. */
+static hys_status score_entries(const struct job *job, struct hys_error *error)
+{
+	enum { ROWS = 16, GROUPS_PER_UNIT = 16 };
+	const int64_t tiles = hys_ocl_divide_up(job->call->size.entries, job->tiles.matrix_keys);
+	const int64_t wanted =
+		GROUPS_PER_UNIT * hys_max64(1, job->stream->device->base.info.compute_units);
+	const int64_t each = hys_max64(1, hys_min64(ROWS, job->rows * tiles / wanted));
+	struct hys_ocl_args args = begin(job, "score_entries");
+	score_args(&args, job);
+	hys_ocl_arg_i64(&args, job->call->size.entries);
+	hys_ocl_arg_i64(&args, job->rows);
+	hys_ocl_arg_i32(&args, each);
+	lines_arg(&args, job);
+	return launch(&args, tiles, hys_ocl_divide_up(job->rows, each),
+		      hys_ocl_unit_group(job->stream->device->unit), error);
+}
+
 /* Lines of scores of the tile's rows, over entries or complete coarse blocks. */
 static hys_status score_keys(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_gemm gemm = {0};
 	if (job->scorer == HYS_OCL_SCORE_CPU)
 		return score_packed(job, error);
+	if (job->scorer == HYS_OCL_SCORE_MATRIX)
+		return score_entries(job, error);
 	if (job->scorer == HYS_OCL_SCORE_CLBLAST && as_gemm(job, &gemm))
 		return score_by_products(job, &gemm, error);
 	const int64_t keys = job->scorer == HYS_OCL_SCORE_REF ? 64 : job->tiles.tile_keys;
@@ -374,6 +395,10 @@ static hys_status score_kept(const struct job *job, struct hys_error *error)
 	work_arg(&args, job, job->layout.fine);
 	if (job->scorer == HYS_OCL_SCORE_CPU)
 		return launch(&args, job->groups, job->rows, 1, error);
+	if (job->scorer == HYS_OCL_SCORE_MATRIX_FINE)
+		return launch(&args, hys_ocl_divide_up(entries, job->tiles.matrix_keys),
+			      job->rows * job->groups,
+			      hys_ocl_unit_group(job->stream->device->unit), error);
 	return launch(&args, hys_ocl_divide_up(entries, keys), job->rows * job->groups, 64, error);
 }
 

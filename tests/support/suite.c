@@ -16,6 +16,8 @@ const unsigned suite_placements[SUITE_PLACEMENTS] = {
 
 #define ROWS_MAX 512
 
+void (*suite_prepare)(struct hys_context *context);
+
 static struct hys_context *context;
 static struct suite_row rows[ROWS_MAX];
 static int32_t row_count, row_at, failures;
@@ -119,6 +121,8 @@ void suite_begin(enum suite_over over, uint32_t ops, int32_t threads)
 		print_error("no context: %s\n", error.message);
 		exit(1);
 	}
+	if (suite_prepare)
+		suite_prepare(context);
 	list_all(over, ops);
 }
 

@@ -129,6 +129,9 @@ int suite_main(const char *name, uint32_t ops, struct suite_list *list, void (*r
 int suite_main_over(enum suite_over over, const char *name, uint32_t ops, struct suite_list *list,
 		    void (*run)(void **state));
 
+/* Called with each new context before its rows are listed; NULL = nothing. */
+extern void (*suite_prepare)(struct hys_context *context);
+
 /* What suite_main does by itself: rows of `ops` on the devices of a context. With a number of
  * threads it has the CPU alone. Ends the process where there is no context. */
 void suite_begin(enum suite_over over, uint32_t ops, int32_t threads);
