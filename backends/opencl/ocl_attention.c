@@ -11,7 +11,18 @@ static const char *const entries[] = {HYS_OCL_PRODUCT_ENTRIES, HYS_OCL_ROW_ENTRI
 	}
 const struct hys_ocl_products hys_ocl_forward_cpu = {SOURCE, HYS_OCL_CPU_VECTORS};
 const struct hys_ocl_products hys_ocl_forward_tile = {SOURCE, HYS_OCL_TILE};
+const struct hys_ocl_products hys_ocl_forward_matrix = {SOURCE, HYS_OCL_MATRIX};
 const struct hys_ocl_products hys_ocl_forward_ref = {SOURCE, HYS_OCL_REF};
+
+bool hys_ocl_forward_matrix_applicable(const struct hys_kernel *kernel,
+				       const struct hys_device *device,
+				       const struct hys_problem *problem,
+				       char reason[HYS_REASON_SIZE])
+{
+	(void)kernel;
+	return hys_ocl_unit_multiplies(hys_ocl_device(device), "attention",
+				       problem->attending.dtype, reason);
+}
 
 /* `struct running` of attention_forward.cl. */
 struct running {
@@ -33,7 +44,10 @@ static int64_t lay_out(struct hys_ocl_space space, const struct hys_size *size,
 	struct hys_ocl_operands *at = &attention->at;
 	hys_ocl_rows_layout(&space, reach, &attention->rows, at);
 	at->weights = hys_ocl_take(&space, floats * reach->tile.capacity);
-	at->y = hys_ocl_take(&space, floats * attending->head_dim);
+	at->y = hys_ocl_take(&space,
+			     floats * (reach->blocks.unit
+					       ? hys_ocl_padded(&reach->blocks, attending->head_dim)
+					       : attending->head_dim));
 	at->sums =
 		hys_ocl_take(&space, floats * hys_ocl_padded(&reach->blocks, attending->value_dim));
 	run->factor = hys_ocl_take(&space, floats);

@@ -65,7 +65,7 @@ void hys_ocl_attention_define(const struct hys_ocl_source *source,
 		device, products->variant,
 		hys_ocl_bundle(attending->heads, problem->scoring.groups, attending->kv_heads),
 		hys_max64(attending->head_dim, attending->value_dim));
-	hys_ocl_define_blocks(options, products->variant, &blocks);
+	hys_ocl_define_blocks(options, products->variant, &blocks, attending->dtype);
 }
 
 void hys_ocl_rows_layout(struct hys_ocl_space *space, const struct hys_ocl_reach *reach,

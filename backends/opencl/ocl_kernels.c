@@ -45,6 +45,13 @@
 	}
 #define FORWARD(name, needs, share, detail) \
 	PRODUCTS(name, HYS_OP_ATTENTION_FORWARD, forward, needs, share, detail)
+#define FORWARD_MATRIX(row_name, row_needs)                                           \
+	{                                                                             \
+		.name = row_name, .op = HYS_OP_ATTENTION_FORWARD, .needs = row_needs, \
+		.efficiency = 1.0, .applicable = hys_ocl_forward_matrix_applicable,   \
+		.workspace = hys_ocl_forward_workspace, .run = hys_ocl_forward,       \
+		.detail = &hys_ocl_forward_matrix                                     \
+	}
 #define BACKWARD(name, needs, share, detail) \
 	PRODUCTS(name, HYS_OP_ATTENTION_BACKWARD, backward, needs, share, detail)
 #define LOSS(name, needs, share, detail) \
@@ -107,6 +114,10 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	 .run = hys_ocl_forward_gather_run,
 	 .detail = &hys_ocl_forward_gather},
 	FORWARD("attention_forward.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_forward_cpu),
+	FORWARD_MATRIX("attention_forward.mma", HYS_OCL_MMA),
+	FORWARD_MATRIX("attention_forward.mfma", HYS_OCL_MFMA),
+	FORWARD_MATRIX("attention_forward.wmma", HYS_OCL_WMMA),
+	FORWARD_MATRIX("attention_forward.dpas", HYS_OCL_DPAS),
 	FORWARD("attention_forward.tile", 0, 0.2, &hys_ocl_forward_tile),
 	FORWARD("attention_forward.ref", 0, 0.01, &hys_ocl_forward_ref),
 	{.name = "attention_backward.dense.wgmma",

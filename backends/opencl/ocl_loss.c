@@ -44,7 +44,7 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 {
 	const struct hys_ocl_products *products = (const struct hys_ocl_products *)source;
 	const struct hys_ocl_blocks blocks = blocks_of(device, products->variant, problem);
-	hys_ocl_define_blocks(options, products->variant, &blocks);
+	hys_ocl_define_blocks(options, products->variant, &blocks, problem->attending.dtype);
 }
 
 #define SOURCE                                                 \

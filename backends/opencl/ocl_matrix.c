@@ -10,16 +10,17 @@ enum { MMA, MFMA_GFX90A, MFMA, WMMA, WMMA_GFX12, DPAS_8, DPAS_16, UNITS };
  * of 512 on CDNA, 142 of 256 on RDNA, all 128 on Intel. CDNA2 takes denormal operands for zero, which
  * in f16 are too large to lose. */
 const struct hys_ocl_unit hys_ocl_units[] = {
-	[MMA] = {"mma", HYS_OCL_UNIT_MMA, HYS_OCL_MMA, true, 32, 4, 8, 16, 12, 2, 2},
+	[MMA] = {"mma", HYS_OCL_UNIT_MMA, HYS_OCL_MMA, true, 32, 4, 8, 16, 12, 2, 2, 8},
 	[MFMA_GFX90A] = {"mfma of gfx90a", HYS_OCL_UNIT_MFMA, HYS_OCL_MFMA, false, 64, 4, 16, 16,
-			 12, 2, 2},
-	[MFMA] = {"mfma", HYS_OCL_UNIT_MFMA, HYS_OCL_MFMA, true, 64, 4, 16, 16, 12, 2, 2},
-	[WMMA] = {"wmma", HYS_OCL_UNIT_WMMA, HYS_OCL_WMMA, true, 32, 4, 16, 16, 12, 1, 1},
+			 12, 2, 2, 4},
+	[MFMA] = {"mfma", HYS_OCL_UNIT_MFMA, HYS_OCL_MFMA, true, 64, 4, 16, 16, 12, 2, 2, 4},
+	[WMMA] = {"wmma", HYS_OCL_UNIT_WMMA, HYS_OCL_WMMA, true, 32, 4, 16, 16, 12, 1, 1, 4},
 	[WMMA_GFX12] = {"wmma of gfx12", HYS_OCL_UNIT_WMMA_GFX12, HYS_OCL_WMMA, true, 32, 4, 16, 16,
-			12, 2, 1},
-	[DPAS_8] = {"dpas of 8 lanes", HYS_OCL_UNIT_DPAS, HYS_OCL_DPAS, true, 8, 8, 8, 8, 8, 1, 2},
+			12, 2, 1, 4},
+	[DPAS_8] = {"dpas of 8 lanes", HYS_OCL_UNIT_DPAS, HYS_OCL_DPAS, true, 8, 8, 8, 8, 8, 1, 2,
+		    4},
 	[DPAS_16] = {"dpas of 16 lanes", HYS_OCL_UNIT_DPAS, HYS_OCL_DPAS, true, 16, 4, 8, 16, 8, 1,
-		     2},
+		     2, 4},
 };
 const int32_t hys_ocl_unit_count = UNITS;
 

@@ -27,6 +27,7 @@ struct hys_ocl_unit {
 	int32_t depths_max; /* tiles of 16 channels of a key that registers hold */
 	int32_t key_tiles;  /* tiles of keys of a subgroup */
 	int32_t head_tiles; /* tiles of heads multiplied side by side */
+	int32_t row_tiles;  /* of a subgroup where both operands come from local memory, at most */
 };
 
 extern const struct hys_ocl_unit hys_ocl_units[];

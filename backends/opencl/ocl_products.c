@@ -8,6 +8,7 @@
 #define TILE_HEADS_MAX 32
 #define COMBINE_HEADS_MAX 16
 #define SLICED_HEADS_MAX 16
+#define MATRIX_PASS 64 /* columns of a tile of all subgroups */
 #define ROWS_MAX 256
 #define CHUNK_MIN 1024
 #define CHUNK_ROWS 16 /* rows of a tile that a full chunk leaves room for */
@@ -50,11 +51,18 @@ struct hys_ocl_blocks hys_ocl_blocks_of(const struct hys_ocl_device *device,
 	}
 	blocks.tile_heads = power_of_two(bundle, 4, TILE_HEADS_MAX);
 	blocks.channels_each = power_of_two(hys_ocl_divide_up(channels, LOCAL), 1, 4);
+	if (variant == HYS_OCL_MATRIX) {
+		const struct hys_ocl_unit *unit = device->unit;
+		blocks.unit = unit;
+		blocks.column_tiles = unit->key_tiles;
+		blocks.row_tiles =
+			(int32_t)hys_min64(hys_ocl_divide_up(bundle, unit->rows), unit->row_tiles);
+	}
 	return blocks;
 }
 
 void hys_ocl_define_blocks(struct hys_ocl_options *options, enum hys_ocl_variant variant,
-			   const struct hys_ocl_blocks *blocks)
+			   const struct hys_ocl_blocks *blocks, hys_dtype dtype)
 {
 	hys_ocl_define(options, "VARIANT", variant);
 	if (variant == HYS_OCL_CPU_VECTORS) {
@@ -65,6 +73,12 @@ void hys_ocl_define_blocks(struct hys_ocl_options *options, enum hys_ocl_variant
 	if (variant == HYS_OCL_TILE) {
 		hys_ocl_define(options, "TILE_HEADS", blocks->tile_heads);
 		hys_ocl_define(options, "CHANNELS_EACH", blocks->channels_each);
+	}
+	if (variant == HYS_OCL_MATRIX) {
+		hys_ocl_define_unit(options, blocks->unit, dtype);
+		hys_ocl_define(options, "TILE_HEADS", blocks->tile_heads);
+		hys_ocl_define(options, "ROW_TILES", blocks->row_tiles);
+		hys_ocl_define(options, "COLUMN_TILES", blocks->column_tiles);
 	}
 }
 
@@ -83,6 +97,8 @@ struct hys_ocl_tile hys_ocl_tile_of(const struct hys_ocl_blocks *blocks, int64_t
 
 int64_t hys_ocl_padded(const struct hys_ocl_blocks *blocks, int64_t channels)
 {
+	if (blocks->unit)
+		return hys_round_up(channels, HYS_OCL_UNIT_DEPTH);
 	return blocks->width == 1 ? channels : hys_round_up(channels, 2 * blocks->width);
 }
 
@@ -138,7 +154,7 @@ int64_t hys_ocl_head_groups(const struct hys_ocl_job *job, const struct hys_ocl_
 	int64_t heads = LOCAL;
 	if (job->variant == HYS_OCL_CPU_VECTORS)
 		heads = job->blocks.lanes;
-	if (job->variant == HYS_OCL_TILE)
+	if (job->variant == HYS_OCL_TILE || job->variant == HYS_OCL_MATRIX)
 		heads = hys_min64(job->blocks.tile_heads, SLICED_HEADS_MAX);
 	return (int64_t)tile->rows * tile->bundles * hys_ocl_divide_up(tile->pitch, heads);
 }
@@ -186,6 +202,9 @@ hys_status hys_ocl_pack(const struct hys_ocl_job *job, const struct hys_tensor *
 static int64_t head_tiles(const struct hys_ocl_job *job, const struct hys_ocl_tile *tile,
 			  int64_t most)
 {
+	if (job->variant == HYS_OCL_MATRIX)
+		return hys_ocl_divide_up(tile->bundle,
+					 job->blocks.row_tiles * job->blocks.unit->rows);
 	if (job->variant != HYS_OCL_TILE)
 		return 1;
 	return hys_ocl_divide_up(tile->bundle, hys_min64(job->blocks.tile_heads, most));
@@ -198,6 +217,8 @@ static int64_t channel_tiles(const struct hys_ocl_job *job, const struct hys_ocl
 		return hys_ocl_divide_up(shape->width, CPU_COLUMNS);
 	if (job->variant == HYS_OCL_TILE)
 		return hys_ocl_divide_up(shape->channels, LOCAL * job->blocks.channels_each);
+	if (job->variant == HYS_OCL_MATRIX)
+		return hys_ocl_divide_up(shape->channels, MATRIX_PASS * job->blocks.column_tiles);
 	return hys_ocl_divide_up(shape->channels, LOCAL);
 }
 
@@ -205,7 +226,8 @@ static hys_status launch(const struct hys_ocl_job *job, struct hys_ocl_args *arg
 			 int64_t y)
 {
 	const int64_t groups[2] = {x, y};
-	const int64_t local[2] = {hys_ocl_local(job), 1};
+	const int64_t local[2] = {
+		job->blocks.unit ? hys_ocl_unit_group(job->blocks.unit) : hys_ocl_local(job), 1};
 	return hys_ocl_launch(args, 2, groups, local, job->error);
 }
 
@@ -224,9 +246,11 @@ hys_status hys_ocl_scores(const struct hys_ocl_job *job, const struct hys_tensor
 	hys_ocl_arg(&args, tile, sizeof(*tile));
 	if (job->variant == HYS_OCL_REF)
 		return launch(job, &args, cells, hys_ocl_divide_up(most * tile->pitch, LOCAL));
+	int64_t positions_each = job->variant == HYS_OCL_TILE ? TILE_POSITIONS : CPU_GATHER;
+	if (job->variant == HYS_OCL_MATRIX)
+		positions_each = MATRIX_PASS * job->blocks.column_tiles;
 	return launch(job, &args, cells * head_tiles(job, tile, TILE_HEADS_MAX),
-		      hys_ocl_divide_up(most, job->variant == HYS_OCL_TILE ? TILE_POSITIONS
-									   : CPU_GATHER));
+		      hys_ocl_divide_up(most, positions_each));
 }
 
 hys_status hys_ocl_combine(const struct hys_ocl_job *job, const struct hys_tensor *x, bool start,
@@ -248,12 +272,16 @@ hys_status hys_ocl_combine(const struct hys_ocl_job *job, const struct hys_tenso
 		      channel_tiles(job, &shape));
 }
 
-/* Keys of a work-group: enough that looking for them in every row's list costs little and
+/* Keys of a work-group, each of `tiles` for as many keys: enough that looking for them in every row's list costs little and
  * that a row's y is used for several, few enough that there are many work-groups. */
-static int64_t key_block(const struct hys_ocl_job *job, int64_t keys)
+static int64_t key_block(const struct hys_ocl_job *job, int64_t keys, int64_t tiles)
 {
 	if (job->variant == HYS_OCL_REF)
 		return 1;
+	if (job->variant == HYS_OCL_MATRIX) { /* rows of a tile should be used */
+		const int64_t units = job->stream->device->base.info.compute_units;
+		return power_of_two(keys / hys_max64(1, 2 * units / tiles), 64, 2048);
+	}
 	return power_of_two(keys / (job->variant == HYS_OCL_CPU_VECTORS ? 32 : 512), 64, 2048);
 }
 
@@ -261,7 +289,8 @@ hys_status hys_ocl_scatter(const struct hys_ocl_job *job, const struct hys_tenso
 			   const struct hys_ocl_operands *at, const struct hys_ocl_tile *tile)
 {
 	const struct hys_ocl_gathered shape = hys_ocl_gathered_of(job, out);
-	const int64_t keys = out->shape[0], block = key_block(job, keys);
+	const int64_t keys = out->shape[0], tiles = channel_tiles(job, &shape) * tile->kv_heads;
+	const int64_t block = key_block(job, keys, tiles);
 	struct hys_ocl_args args = hys_ocl_begin_named(job->stream, job->instance, "scatter");
 	arg_memory(&args, out);
 	hys_ocl_arg(&args, &shape, sizeof(shape));

@@ -8,9 +8,9 @@
 #ifndef HYS_OCL_PRODUCTS_H
 #define HYS_OCL_PRODUCTS_H
 
-#include "ocl_internal.h"
+#include "ocl_matrix.h"
 
-enum hys_ocl_variant { HYS_OCL_REF, HYS_OCL_TILE, HYS_OCL_CPU_VECTORS };
+enum hys_ocl_variant { HYS_OCL_REF, HYS_OCL_TILE, HYS_OCL_CPU_VECTORS, HYS_OCL_MATRIX };
 
 /* hys_kernel.detail of these operations. */
 struct hys_ocl_products {
@@ -41,18 +41,21 @@ struct hys_ocl_gathered {
 
 /* The tile sizes of a program: build options, and what the layout needs to know. */
 struct hys_ocl_blocks {
-	int32_t width;		/* CPU: floats of a vector, else 1 */
-	int32_t lanes, vectors; /* CPU: heads of a vector, vectors at once */
-	int32_t tile_heads;	/* TILE: heads of a work-group, a power of two */
-	int32_t channels_each;	/* TILE: channels of a work-item */
+	int32_t width;			 /* CPU: floats of a vector, else 1 */
+	int32_t lanes, vectors;		 /* CPU: heads of a vector, vectors at once */
+	int32_t tile_heads;		 /* TILE: heads of a work-group, a power of two */
+	int32_t channels_each;		 /* TILE: channels of a work-item */
+	const struct hys_ocl_unit *unit; /* MATRIX, else NULL */
+	int32_t row_tiles, column_tiles; /* MATRIX: tiles of a unit that a subgroup works on */
 };
 
 /* Of a program for bundles of `bundle` heads and up to `channels` channels. */
 struct hys_ocl_blocks hys_ocl_blocks_of(const struct hys_ocl_device *device,
 					enum hys_ocl_variant variant, int64_t bundle,
 					int64_t channels);
+/* `dtype`: what MATRIX multiplies. */
 void hys_ocl_define_blocks(struct hys_ocl_options *options, enum hys_ocl_variant variant,
-			   const struct hys_ocl_blocks *blocks);
+			   const struct hys_ocl_blocks *blocks, hys_dtype dtype);
 
 /* `heads` heads over `groups` lists and `kv_heads` heads of x; rows and capacity are left
  * to the caller. */

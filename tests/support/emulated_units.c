@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ocl_products.h"
+#include "ocl_attention.h"
 #include "ocl_select.h"
 
 #define ROWS_MAX 32
@@ -41,6 +41,14 @@ static size_t detail_bytes(hys_op op)
 						  : sizeof(struct hys_ocl_products);
 }
 
+/* Those built on matrix.clh; other rows for the same devices are not. */
+static bool by_unit(const struct hys_kernel *kernel, const struct hys_ocl_unit *unit)
+{
+	return kernel->needs == unit->capability &&
+	       (kernel->run == hys_ocl_select_run || kernel->run == hys_ocl_forward ||
+		kernel->run == hys_ocl_backward);
+}
+
 static void add_row(const struct hys_kernel *kernel)
 {
 	originals[row_count] = kernel->detail;
@@ -56,7 +64,7 @@ void emulate_unit(struct hys_context *context, const struct hys_ocl_unit *unit, 
 	row_count = 0;
 	emulated_fault = fault;
 	for (int32_t i = 0; i < hys_backend_opencl.kernel_count && row_count < ROWS_MAX; i++)
-		if (hys_backend_opencl.kernels[i].needs == unit->capability)
+		if (by_unit(&hys_backend_opencl.kernels[i], unit))
 			add_row(&hys_backend_opencl.kernels[i]);
 	backend = hys_backend_opencl;
 	backend.kernels = kernels;
