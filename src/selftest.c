@@ -38,7 +38,10 @@ static int64_t trial_topk(const struct hys_problem *problem, hys_op op)
 {
 	const struct hys_choosing *choosing = &problem->choosing;
 	const int64_t forced = (int64_t)choosing->first_blocks + choosing->local_blocks;
-	const int64_t few = hys_min64(7, hys_max64(2, 400 / problem->attending.granularity));
+	const int64_t granularity = problem->attending.granularity;
+	/* Enough to fill tiles of 32 positions, but not with large blocks. */
+	const int64_t few = hys_max64(hys_min64(37, 150 / granularity),
+				      hys_min64(7, hys_max64(2, 400 / granularity)));
 
 	return hys_min64(choosing->topk_max, reads_keys(op) ? few : hys_min64(forced + 5, 100));
 }
