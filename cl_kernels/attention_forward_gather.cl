@@ -102,7 +102,7 @@ INLINE void load_q(const struct places places, const __global uchar *q, long4 q_
 	for (uint i = 0; i < 4u * Q_LOCAL; i++) {
 		const uint column = thread & 7u, row = thread / 8u + i % 4u * 16u, chunk = i / 4u;
 		const bool real = (int)row < item->heads;
-		copy_16(places.q + chunk * Q_CHUNK_BYTES + swizzled(row, column),
+		copy_16(places.q + chunk * Q_CHUNK_BYTES + swizzled(row, column * 16u),
 			from + (real ? row * pitch : 0) + (Q_REGISTERS + chunk) * 128u +
 				column * 16u,
 			real);
@@ -476,7 +476,7 @@ INLINE void gather_items(const struct places places, bool separate, const __glob
 {
 	const uint thread = (uint)get_local_id(0) & 127u, lane = thread & 31u;
 	const uint column = thread & 7u, row = thread / 8u, items = item_count(&tile);
-	const uint place = places.ring + swizzled(row, column);
+	const uint place = places.ring + swizzled(row, column * 16u);
 	struct turn ring = {0, 1};
 	for (uint i = (uint)get_group_id(0); i < items; i += (uint)get_num_groups(0)) {
 		const struct item item = item_at(i, &tile, &map, work, &lists);

@@ -146,7 +146,7 @@ INLINE void load_rows(const __global ushort *q, long4 q_at, int wide, int column
 			eight = load_eight(q + q_at.s0 + row * q_at.s1 + head * q_at.s2, part * 8,
 					   columns, wide);
 		*(__local uint4 *)(to + part / 8 * (TILE_ROWS * PANEL_BYTES) +
-				   swizzled((uint)r, (uint)part % 8)) = eight ^ flip;
+				   swizzled((uint)r, (uint)part % 8 * 16u)) = eight ^ flip;
 	}
 }
 
