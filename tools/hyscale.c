@@ -8,6 +8,9 @@
 
 static const struct tool_command *const commands[] = {
 	&tool_devices, &tool_plan, &tool_check, &tool_run, &tool_bench, &tool_demo,
+#ifdef HYS_WITH_OPENBLAS
+	&tool_train,
+#endif
 };
 #define COMMAND_COUNT ((int)(sizeof commands / sizeof commands[0]))
 
@@ -18,7 +21,7 @@ static void print_help(FILE *stream)
 		"Learned sparse attention: which devices there are, what would run on them,\n"
 		"whether it is right and how fast it is.\n\nCommands:\n");
 	for (int i = 0; i < COMMAND_COUNT; i++)
-		fprintf(stream, "  %-8s  %s\n", commands[i]->name, commands[i]->summary);
+		fprintf(stream, "  %-13s  %s\n", commands[i]->name, commands[i]->summary);
 	fprintf(stream,
 		"\n'hyscale COMMAND --help' tells more, with examples.\n"
 		"\nEnvironment:\n"

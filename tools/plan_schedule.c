@@ -172,9 +172,9 @@ static hys_status print_phases(const struct plan_schedule *wanted, const struct 
 		print_line(wanted, hys_phase_name(shown), question.step, phase_bytes(plan, shown),
 			   cost);
 	}
-	question.step = preset->key_period ? (wanted->steps - 1) / preset->key_period *
-						     preset->key_period :
-					     0;
+	question.step = preset->key_period
+				? (wanted->steps - 1) / preset->key_period * preset->key_period
+				: 0;
 	if (question.step > wanted->steps * preset->pieces[preset->piece_count - 1].from / 1000) {
 		status = price_all(schedule, plan, question.step, 1, cost, error);
 		if (status != HYS_OK)

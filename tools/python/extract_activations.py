@@ -47,7 +47,7 @@ TEXT_PACKAGE = "r-cran-janeaustenr"
 TEXT_TITLE = "Persuasion"
 TEXT_LICENCE = "public domain (Jane Austen, 1818); the package around it: MIT"
 TRAINED_CONTEXT = 8192
-MAX_TOKENS = 16384
+MAX_TOKENS = 131072
 MAX_PERPLEXITY = 60.0
 ROWS_PER_STEP = 256  # bounds the score and logit buffers: 256 rows x 49,152 words is 48 MiB
 
