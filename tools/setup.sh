@@ -23,6 +23,8 @@ opencl-c-headers          demo  OpenCL headers (WITH_OPENCL)              header
 pocl-opencl-icd           demo  OpenCL on the processor                   none
 libhwloc-dev              demo  machine topology (WITH_HWLOC)             pc:hwloc
 libclblast-dev            demo  OpenCL GEMM (WITH_CLBLAST)                pc:clblast
+libopenblas-dev           test  GEMM of hyscale train-indexer             pc:openblas
+gnuplot-nox               test  plots of hyscale train-indexer            cmd:gnuplot
 g++                       test  headers are checked as C++ too            cmd:c++
 libcmocka-dev             test  unit tests                                pc:cmocka
 clang                     test  sanitizers and fuzzers                    cmd:clang
