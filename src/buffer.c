@@ -4,9 +4,14 @@ hys_status hys_buffer_make(struct hys_context *context, struct hys_device *devic
 			   struct hys_buffer **buffer, struct hys_error *error)
 {
 	const struct hys_allocator *allocator = &context->host.allocator;
-	struct hys_buffer *made = hys_alloc(allocator, sizeof(*made));
+	struct hys_buffer *made;
 	hys_status status;
 
+	/* Where size_t has 32 bits, a device may still have more memory. */
+	if ((uint64_t)bytes > SIZE_MAX / 2)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "a buffer of %lld bytes",
+				(long long)bytes);
+	made = hys_alloc(allocator, sizeof(*made));
 	if (!made)
 		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for a buffer");
 	made->context = context;

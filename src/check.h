@@ -6,10 +6,13 @@
 
 #include "hyscale/base.h"
 
-/* Records a failure and answers its status: `return hys_fail(...)`. `error`
- * may be NULL. */
-hys_status hys_fail(struct hys_error *error, hys_status status, int32_t native, const char *format,
-		    ...) __attribute__((format(printf, 4, 5)));
+/* Records a failure. `error` may be NULL. */
+void hys_report(struct hys_error *error, hys_status status, int32_t native, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* The same, and answers its status: `return hys_fail(...)`. A macro, so that analyzers
+ * see which status it is. */
+#define hys_fail(error, status, ...) (hys_report(error, status, __VA_ARGS__), (status))
 
 /* Checks an option struct that begins with struct_size: not NULL, at least the
  * `known` bytes of this version, and nothing set beyond them. `name` is the

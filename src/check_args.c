@@ -283,10 +283,12 @@ static bool overlaps_itself(const struct hys_tensor *tensor)
 	bool done[4] = {false};
 
 	for (int32_t step = 0; step < tensor->rank; step++) {
-		int32_t next = -1;
+		int32_t next = 0;
 
-		for (int32_t d = 0; d < tensor->rank; d++)
-			if (!done[d] && (next < 0 || tensor->stride[d] < tensor->stride[next]))
+		while (done[next])
+			next++;
+		for (int32_t d = next + 1; d < tensor->rank; d++)
+			if (!done[d] && tensor->stride[d] < tensor->stride[next])
 				next = d;
 		done[next] = true;
 		if (tensor->shape[next] <= 1)

@@ -182,8 +182,8 @@ static hys_status ask_backend(struct hys_found *found, const struct hys_backend 
 	if (status == HYS_OK && found->natives_left == 0)
 		return HYS_OK;
 	if (status == HYS_OK)
-		hys_fail(&why, HYS_INTERNAL, 0, "%s did not report every native device",
-			 backend->name);
+		hys_report(&why, HYS_INTERNAL, 0, "%s did not report every native device",
+			   backend->name);
 	why.status = status == HYS_OK ? HYS_INTERNAL : status;
 	drop_devices_from(found, before);
 	return judge_failure(found, backend, &why, native_count > 0, listed, error);

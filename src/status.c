@@ -78,13 +78,12 @@ static void one_line(char *text)
 			*text = ' ';
 }
 
-hys_status hys_fail(struct hys_error *error, hys_status status, int32_t native, const char *format,
-		    ...)
+void hys_report(struct hys_error *error, hys_status status, int32_t native, const char *format, ...)
 {
 	va_list arguments;
 
 	if (!error)
-		return status;
+		return;
 	error->status = status;
 	error->native = native;
 	va_start(arguments, format);
@@ -92,7 +91,6 @@ hys_status hys_fail(struct hys_error *error, hys_status status, int32_t native, 
 		error->message[0] = '\0';
 	va_end(arguments);
 	one_line(error->message);
-	return status;
 }
 
 /* Larger than any struct of this or a coming version: what is above was never

@@ -223,18 +223,18 @@ struct pci_address {
 	unsigned domain, bus, device, function;
 };
 
-/* "0000:c1:00.0" or "c1:00.0" */
+/* "0000:c1:00.0" or "c1:00.0". The widths keep numbers from overflowing. */
 static bool parse_pci(const char *id, struct pci_address *pci)
 {
 	int end = 0;
 
-	if (sscanf(id, "%x:%x:%x.%x%n", &pci->domain, &pci->bus, &pci->device, &pci->function,
+	if (sscanf(id, "%8x:%2x:%2x.%1x%n", &pci->domain, &pci->bus, &pci->device, &pci->function,
 		   &end) == 4 &&
 	    !id[end])
 		return true;
 	pci->domain = 0;
 	end = 0;
-	return sscanf(id, "%x:%x.%x%n", &pci->bus, &pci->device, &pci->function, &end) == 3 &&
+	return sscanf(id, "%2x:%2x.%1x%n", &pci->bus, &pci->device, &pci->function, &end) == 3 &&
 	       !id[end];
 }
 

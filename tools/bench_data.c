@@ -143,9 +143,10 @@ struct hys_tensor bench_indices(struct bench_data *data, const struct bench_choi
 	struct hys_buffer *buffer = new_buffer(data, bytes);
 	int32_t *host = malloc((size_t)bytes + 1);
 	uint8_t *marks = malloc((size_t)choice->keys + 1);
-	if (!host || !marks)
+	const bool made = host && marks;
+	if (!made)
 		fail(data, HYS_OUT_OF_MEMORY, "no host memory to make indices in");
-	for (int64_t list = 0; !data->failed && list < rows * groups; list++) {
+	for (int64_t list = 0; made && !data->failed && list < rows * groups; list++) {
 		int64_t visible =
 			choice->causal ? choice->keys - rows + list / groups + 1 : choice->keys;
 		choose(host + list * topk, list < groups ? NULL : host + (list - groups) * topk,

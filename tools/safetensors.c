@@ -230,7 +230,8 @@ static bool read_all(FILE *stream, unsigned char **bytes, int64_t *size, char me
 	if (fseeko(stream, 0, SEEK_END) != 0 || (*size = ftello(stream)) < 0 ||
 	    fseeko(stream, 0, SEEK_SET) != 0)
 		return fail(message, "cannot be read: %s", strerror(errno));
-	*bytes = malloc((size_t)*size + 1);
+	if ((uint64_t)*size < SIZE_MAX / 2)
+		*bytes = malloc((size_t)*size + 1);
 	if (!*bytes)
 		return fail(message, "out of memory for %" PRId64 " bytes", *size);
 	if (fread(*bytes, 1, (size_t)*size, stream) != (size_t)*size)
@@ -340,10 +341,10 @@ static char *make_header(const struct st_tensor *tensors, int32_t count,
 static bool write_all(FILE *stream, const char *header, const struct st_tensor *tensors,
 		      int32_t count)
 {
-	uint64_t length = strlen(header);
+	const size_t length = strlen(header);
 	unsigned char prefix[8];
 	for (int i = 0; i < 8; i++)
-		prefix[i] = (unsigned char)(length >> 8 * i);
+		prefix[i] = (unsigned char)((uint64_t)length >> 8 * i);
 	bool ok = fwrite(prefix, 1, 8, stream) == 8 && fwrite(header, 1, length, stream) == length;
 	for (int32_t i = 0; ok && i < count; i++)
 		ok = fwrite(tensors[i].data, 1, (size_t)tensors[i].bytes, stream) ==

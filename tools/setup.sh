@@ -32,6 +32,13 @@ clang                     test  sanitizers and fuzzers                    cmd:cl
 libomp-dev                test  OpenMP runtime that TSan understands      none
 doxygen                   test  API documentation                         cmd:doxygen
 clinfo                    test  shows the OpenCL devices of a failed run  cmd:clinfo
+clang-tidy                ci    static analysis                           cmd:clang-tidy
+cppcheck                  ci    static analysis                           cmd:cppcheck
+gcc-i686-linux-gnu        ci    32-bit build                              cmd:i686-linux-gnu-gcc
+libc6-dev-i386-cross      ci    32-bit build                              none
+gcc-aarch64-linux-gnu     ci    aarch64 build                             cmd:aarch64-linux-gnu-gcc
+libc6-dev-arm64-cross     ci    aarch64 build                             none
+qemu-user                 ci    runs aarch64 programs                     cmd:qemu-aarch64
 ccache                    ci    compiles for one configuration only once  cmd:ccache
 clang-19                  ci    kernels for AMD and NVIDIA devices        cmd:clang-19
 llvm-19                   ci    looks into what clang-19 made             cmd:llvm-objdump-19
@@ -46,6 +53,20 @@ libigdfcl1                ci/intel   its compiler                         none
 libigdgmm12               ci/intel   its memory manager                   none
 libopencl-clang14         ci/intel   its front end                        none
 libllvmspirvlib14         ci/intel   its front end                        none
+libcmocka0:i386           ci/i686  of the 32-bit build's tests                none
+libcmocka-dev:i386        ci/i686  of the 32-bit build's tests                none
+libcjson1:i386            ci/i686  of the 32-bit build's tests                none
+libcjson-dev:i386         ci/i686  of the 32-bit build's tests                none
+ocl-icd-libopencl1:i386   ci/i686  of the 32-bit build's tests                none
+ocl-icd-opencl-dev:i386   ci/i686  of the 32-bit build's tests                none
+opencl-c-headers:i386     ci/i686  of the 32-bit build's tests                none
+libhwloc15:i386           ci/i686  of the 32-bit build's tests                none
+libhwloc-dev:i386         ci/i686  of the 32-bit build's tests                none
+libudev1:i386             ci/i686  of the 32-bit build's tests                none
+libcmocka0:arm64          ci/aarch64  of the aarch64 build's tests            none
+libcmocka-dev:arm64       ci/aarch64  of the aarch64 build's tests            none
+libcjson1:arm64           ci/aarch64  of the aarch64 build's tests            none
+libcjson-dev:arm64        ci/aarch64  of the aarch64 build's tests            none
 END
 )
 
@@ -117,16 +138,33 @@ missing_unpacked() {
     done <<< "$packages"
 }
 
+# apt-get for another architecture, with lists of its own: this machine's then offer nothing of it.
+foreign_apt() { # architecture argument...
+    local apt=$unpack_in/apt/$1 architecture=$1
+    shift
+    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
+    apt-get -o APT::Architecture="$architecture" -o APT::Architectures="$architecture" -o APT::Sandbox::User= -o Dir::State="$apt" \
+        -o Dir::State::Lists="$apt/lists" -o Dir::State::status=/dev/null -o Dir::Cache="$apt/cache" "$@"
+}
+
+download() { # package[:architecture]
+    local architecture=${1#*:}
+    if [ "$architecture" = "$1" ]; then apt-get download -q "$1"; return; fi
+    # Of several lists one may be out of order, and not be needed.
+    [ -d "$unpack_in/apt/$architecture" ] || foreign_apt "$architecture" update -q || true
+    foreign_apt "$architecture" download -q "${1%:*}"
+}
+
 unpack() { # package folder
     local folder=$unpack_in/$2 deb
     mkdir -p "$folder" && deb=$(mktemp -d) || return
-    (cd "$deb" && apt-get download -q "$1") && dpkg -x "$deb"/*.deb "$folder" && touch "$folder/.$1"
+    (cd "$deb" && download "$1") && dpkg -x "$deb"/*.deb "$folder" && touch "$folder/.$1"
     rm -rf "$deb"
     [ -e "$folder/.$1" ]
 }
 
 if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then debian=1; else debian=0; fi
-unpack_in=${HYS_CI_PACKAGES:-$(dirname "$0")/../build/packages}
+unpack_in=$(realpath -m "${HYS_CI_PACKAGES:-$(dirname "$0")/../build/packages}")
 if [ $debian = 1 ]; then missing=$(missing_by_dpkg); else missing=$(missing_by_probe); fi
 to_unpack=$(missing_unpacked)
 [ -n "$missing$to_unpack" ] || exit 0
@@ -169,6 +207,7 @@ while read -r package folder; do
     [ -n "$package" ] || continue
     if unpack "$package" "$folder" >> "$log" 2>&1; then got+="$package "; else without+="$package "; fi
 done <<< "$to_unpack"
+rm -rf "$unpack_in/apt"
 
 [ -z "$got" ] || say "installed: $got"
 if [ -n "$without" ]; then

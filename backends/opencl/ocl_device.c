@@ -232,7 +232,7 @@ static bool usable(const struct hys_ocl_device *device, char *reason, size_t siz
 	char version[96];
 	int major = 0, minor = 0;
 	device_text(device->id, CL_DEVICE_VERSION, version, sizeof(version));
-	if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || major * 10 + minor < 12)
+	if (sscanf(version, "OpenCL %4d.%4d", &major, &minor) != 2 || major * 10 + minor < 12)
 		snprintf(reason, size, "\"%s\": OpenCL 1.2 or newer is needed", version);
 	else if (device->quirk->defect && !hys_host_disabled(device->base.host, "defects"))
 		snprintf(reason, size, "%s", device->quirk->defect);

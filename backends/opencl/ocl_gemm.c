@@ -52,12 +52,12 @@ hys_status hys_ocl_gemm_prepare(struct hys_ocl_device *device, struct hys_error 
 		.m = SIZE, .n = SIZE, .k = SIZE, .a_pitch = SIZE, .b_pitch = SIZE, .c_pitch = SIZE};
 	cl_int code = CL_SUCCESS;
 	cl_mem memory = clCreateBuffer(device->context, CL_MEM_READ_WRITE,
-				       3 * SIZE * SIZE * sizeof(float), NULL, &code);
+				       sizeof(float) * 3 * SIZE * SIZE, NULL, &code);
 	if (!memory)
 		return hys_ocl_check(error, code, "clCreateBuffer");
 	gemm.a = gemm.b = gemm.c = memory;
-	gemm.b_offset = SIZE * SIZE;
-	gemm.c_offset = 2 * SIZE * SIZE;
+	gemm.b_offset = (int64_t)SIZE * SIZE;
+	gemm.c_offset = (int64_t)2 * SIZE * SIZE;
 	hys_status status = hys_ocl_gemm(&stream, &gemm, error);
 	if (status == HYS_OK)
 		status = hys_ocl_check(error, clFinish(device->queue), "clFinish");

@@ -90,8 +90,8 @@ hys_status hys_ocl_launch(struct hys_ocl_args *args, int32_t dims, const int64_t
 	size_t global_size[3], local_size[3];
 	if (args->failed != CL_SUCCESS) {
 		char call[96];
-		snprintf(call, sizeof(call), "clSetKernelArg of argument %u of %s",
-			 args->failed_at, args->name);
+		snprintf(call, sizeof(call), "clSetKernelArg of argument %u of %s", args->failed_at,
+			 args->name);
 		return hys_ocl_check(error, args->failed, call);
 	}
 	for (int32_t d = 0; d < dims; d++) {
@@ -100,6 +100,10 @@ hys_status hys_ocl_launch(struct hys_ocl_args *args, int32_t dims, const int64_t
 		if (d > 0 && groups[d] > HYS_OCL_GROUPS_MAX)
 			return hys_fail(error, HYS_INTERNAL, 0, "%lld groups in dimension %d of %s",
 					(long long)groups[d], (int)d, args->name);
+		if (hys_mul64(groups[d], local[d]) > (int64_t)(SIZE_MAX / 2))
+			return hys_fail(error, HYS_UNSUPPORTED, 0,
+					"%lld groups of %lld work-items of %s: fewer rows at once",
+					(long long)groups[d], (long long)local[d], args->name);
 		global_size[d] = (size_t)(groups[d] * local[d]);
 		local_size[d] = (size_t)local[d];
 	}

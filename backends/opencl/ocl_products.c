@@ -91,7 +91,7 @@ struct hys_ocl_tile hys_ocl_tile_of(const struct hys_ocl_blocks *blocks, int64_t
 	tile.kv_heads = (int32_t)kv_heads;
 	tile.bundle = (int32_t)hys_ocl_bundle(heads, groups, kv_heads);
 	tile.bundles = tile.heads / tile.bundle;
-	tile.pitch = (int32_t)hys_round_up(tile.bundle, blocks->lanes * blocks->vectors);
+	tile.pitch = (int32_t)hys_round_up(tile.bundle, (int64_t)blocks->lanes * blocks->vectors);
 	return tile;
 }
 
@@ -99,7 +99,7 @@ int64_t hys_ocl_padded(const struct hys_ocl_blocks *blocks, int64_t channels)
 {
 	if (blocks->unit)
 		return hys_round_up(channels, HYS_OCL_UNIT_DEPTH);
-	return blocks->width == 1 ? channels : hys_round_up(channels, 2 * blocks->width);
+	return blocks->width == 1 ? channels : hys_round_up(channels, (int64_t)2 * blocks->width);
 }
 
 /* A processor's tiles should stay in its caches; a GPU's should fill it. */
@@ -216,9 +216,11 @@ static int64_t channel_tiles(const struct hys_ocl_job *job, const struct hys_ocl
 	if (job->variant == HYS_OCL_CPU_VECTORS)
 		return hys_ocl_divide_up(shape->width, CPU_COLUMNS);
 	if (job->variant == HYS_OCL_TILE)
-		return hys_ocl_divide_up(shape->channels, LOCAL * job->blocks.channels_each);
+		return hys_ocl_divide_up(shape->channels,
+					 (int64_t)LOCAL * job->blocks.channels_each);
 	if (job->variant == HYS_OCL_MATRIX)
-		return hys_ocl_divide_up(shape->channels, MATRIX_PASS * job->blocks.column_tiles);
+		return hys_ocl_divide_up(shape->channels,
+					 (int64_t)MATRIX_PASS * job->blocks.column_tiles);
 	return hys_ocl_divide_up(shape->channels, LOCAL);
 }
 

@@ -94,19 +94,19 @@ static hys_status add_file(struct text *text, const char *name, size_t length,
 				name);
 	if (!include_once(text, source->name))
 		return HYS_OK;
-	const char *start = (const char *)source->bytes, *line = start;
-	while (line && *line) {
-		const char *next = strchr(line, '\n');
-		if (strncmp(line, directive, sizeof(directive) - 1) == 0 && next) {
+	const char *start = (const char *)source->bytes;
+	for (const char *line = start, *next; *line; line = next) {
+		next = line + strcspn(line, "\n");
+		next += *next == '\n';
+		if (strncmp(line, directive, sizeof(directive) - 1) == 0) {
 			const char *file = line + sizeof(directive) - 1;
 			hys_status status = add_piece(text, start, (size_t)(line - start), error);
 			if (status == HYS_OK)
 				status = add_file(text, file, strcspn(file, "\"\n"), error);
 			if (status != HYS_OK)
 				return status;
-			start = next + 1;
+			start = next;
 		}
-		line = next ? next + 1 : NULL;
 	}
 	return add_piece(text, start, strlen(start), error);
 }

@@ -218,7 +218,7 @@ static struct row_bytes bytes_of_row(const struct hys_ocl_select *select,
 	if (op == HYS_OP_SELECT && blocks)
 		row.blocks = groups * layout->block_line_size * f32;
 	if (op == HYS_OP_SELECT_COARSE)
-		row.edges = 2 * scoring->dim * f32;
+		row.edges = (int64_t)2 * scoring->dim * f32;
 	if (op != HYS_OP_SELECT_COARSE_TO_FINE)
 		return row;
 	row.lists = groups * (layout->slots + 1) * (int64_t)sizeof(int32_t);
@@ -289,7 +289,7 @@ void hys_ocl_select_lay_out(const struct hys_ocl_select *select,
 	layout->products = take(layout, layout->rows * row.products);
 	/* Fewer keys may allow more rows: ask for what the fullest tile takes. */
 	const int64_t fullest = hys_min64(hys_max64(limit, each), hys_mul64(size->rows, each));
-	layout->bytes += hys_max64(0, fullest - layout->rows * each) + HYS_ALIGN * 12;
+	layout->bytes += hys_max64(0, fullest - layout->rows * each) + (int64_t)HYS_ALIGN * 12;
 }
 
 int64_t hys_ocl_select_workspace(const struct hys_kernel *kernel, const struct hys_device *device,

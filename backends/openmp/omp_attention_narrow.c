@@ -31,7 +31,7 @@ static struct scratch lay_out(struct omp_arena *arena, const struct hys_problem 
 	s.o = omp_take(arena, heads * s.v_pitch, sizeof(float));
 	s.k_tile = omp_take(arena, OMP_TILE * s.k_pitch, sizeof(float));
 	s.v_tile = omp_take(arena, OMP_TILE * s.v_pitch, sizeof(float));
-	s.shares = omp_take(arena, OMP_NARROW_LANES_MOST * OMP_TILE, sizeof(float));
+	s.shares = omp_take(arena, (int64_t)OMP_NARROW_LANES_MOST * OMP_TILE, sizeof(float));
 	s.largest = omp_take(arena, heads, sizeof(float));
 	s.sum = omp_take(arena, heads, sizeof(double));
 	return s;

@@ -26,7 +26,7 @@ static struct scratch *lay_out(struct omp_arena *arena, const struct hys_size *s
 	const int64_t dim = size->problem->attending.head_dim;
 	const int64_t keys = size->row_keys > 0 ? size->row_keys : size->keys;
 	struct scratch *all = omp_take(arena, threads, sizeof *all);
-	struct scratch none;
+	struct scratch none = {0};
 	for (int32_t i = 0; i < threads; i++) {
 		struct scratch *scratch = arena->base ? all + i : &none;
 		scratch->q = omp_take(arena, dim, sizeof *scratch->q);

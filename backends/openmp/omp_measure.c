@@ -38,7 +38,7 @@ static double time_peak(struct peak *peak, int32_t threads, double *seconds)
 	omp_for(threads, threads, peak_item, peak);
 	*seconds = now() - start;
 	for (int32_t i = 0; i < threads; i++)
-		flops += peak->flops[i * 8];
+		flops += peak->flops[(int64_t)i * 8];
 	return flops / *seconds;
 }
 

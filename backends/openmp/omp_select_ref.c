@@ -47,7 +47,7 @@ static struct scratch *lay_out(struct omp_arena *arena, const struct hys_size *s
 {
 	const struct hys_scoring *scoring = &size->problem->scoring;
 	struct scratch *all = omp_take(arena, threads, sizeof *all);
-	struct scratch none;
+	struct scratch none = {0};
 	for (int32_t i = 0; i < threads; i++) {
 		struct scratch *scratch = arena->base ? all + i : &none;
 		memset(scratch, 0, sizeof *scratch);

@@ -6,10 +6,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "attention_case.h"
-#include "loss_case.h"
 #include "oracle_internal.h"
-#include "select_case.h"
+#include "subject.h"
 
 #define REPEATS 10
 #define THREADS 8
@@ -17,128 +15,10 @@
 
 /* ---- what is run ---- */
 
-union data {
-	struct select_data select;
-	struct attention_data attention;
-	struct loss_data loss;
-};
-
-struct subject {
-	const char *name;
-	hys_op op;
-	void (*make)(union data *data, const struct subject *subject);
-	void (*release)(union data *data);
-	struct suite_want (*want)(const union data *data);
-	hys_status (*call)(const union data *data, struct place *place, struct hys_batch *batch,
-			   struct hys_error *error);
-	const char *outputs[7]; /* NULL terminated; the first is of rows */
-	union {
-		struct select_case select;
-		struct attention_case attention;
-		struct loss_case loss;
-	} about;
-};
-
-static void make_select(union data *data, const struct subject *subject)
-{
-	select_make(&data->select, &subject->about.select);
-}
-
-static void free_select(union data *data)
-{
-	select_free(&data->select);
-}
-
-static struct suite_want want_select(const union data *data)
-{
-	return select_want(&data->select);
-}
-
-static hys_status call_select(const union data *data, struct place *place, struct hys_batch *batch,
-			      struct hys_error *error)
-{
-	return select_call(&data->select, place, batch, error);
-}
-
-static void make_attention(union data *data, const struct subject *subject)
-{
-	attention_make(&data->attention, &subject->about.attention);
-}
-
-static void free_attention(union data *data)
-{
-	attention_free(&data->attention);
-}
-
-static struct suite_want want_forward(const union data *data)
-{
-	return attention_want(&data->attention, HYS_OP_ATTENTION_FORWARD);
-}
-
-static struct suite_want want_backward(const union data *data)
-{
-	return attention_want(&data->attention, HYS_OP_ATTENTION_BACKWARD);
-}
-
-static hys_status call_forward(const union data *data, struct place *place, struct hys_batch *batch,
-			       struct hys_error *error)
-{
-	return attention_forward_call(&data->attention, place, batch, error);
-}
-
-static hys_status call_backward(const union data *data, struct place *place,
-				struct hys_batch *batch, struct hys_error *error)
-{
-	struct attention_grads grads;
-	hys_status status;
-
-	attention_grads_zero(&grads, &data->attention);
-	status = attention_backward_call(&data->attention, &grads, place, batch, error);
-	attention_grads_free(&grads);
-	return status;
-}
-
-static void make_loss(union data *data, const struct subject *subject)
-{
-	loss_make(&data->loss, &subject->about.loss);
-}
-
-static void free_loss(union data *data)
-{
-	loss_free(&data->loss);
-}
-
-static struct suite_want want_loss(const union data *data)
-{
-	return loss_want(&data->loss);
-}
-
-static hys_status call_loss(const union data *data, struct place *place, struct hys_batch *batch,
-			    struct hys_error *error)
-{
-	return loss_call(&data->loss, &data->loss.want, place, batch, error);
-}
-
-#define SELECT(op)                                               \
-	op, make_select, free_select, want_select, call_select,  \
-	{                                                        \
-		"indices", "counts", "scores", "kth", "nan_rows" \
-	}
-#define FORWARD                                                                               \
-	HYS_OP_ATTENTION_FORWARD, make_attention, free_attention, want_forward, call_forward, \
-	{                                                                                     \
-		"o", "lse"                                                                    \
-	}
-#define BACKWARD                                                                                 \
-	HYS_OP_ATTENTION_BACKWARD, make_attention, free_attention, want_backward, call_backward, \
-	{                                                                                        \
-		"dq", "dk", "dv", "dsink", "dwindow_k", "dwindow_v"                              \
-	}
-#define LOSS                                                             \
-	HYS_OP_INDEXER_LOSS, make_loss, free_loss, want_loss, call_loss, \
-	{                                                                \
-		"d_index_q", "d_index_w", "d_index_k", "loss"            \
-	}
+#define SELECT(op) op, &subject_select
+#define FORWARD HYS_OP_ATTENTION_FORWARD, &subject_forward
+#define BACKWARD HYS_OP_ATTENTION_BACKWARD, &subject_backward
+#define LOSS HYS_OP_INDEXER_LOSS, &subject_loss
 #define DOCUMENTS .q_lengths = LENGTHS(150, 0, 1, 49), .k_lengths = LENGTHS(400, 2, 1, 200)
 
 /* clang-format off */
@@ -174,72 +54,18 @@ static const struct subject subjects[] = {
 };
 /* clang-format on */
 
-/* ---- one run's outputs as bytes ---- */
-
-struct answer {
-	char *bytes;
-	int64_t size;
-};
-
-static struct answer gather(const struct subject *subject, const struct place *place)
-{
-	struct answer answer = {NULL, 0};
-
-	for (int32_t i = 0; subject->outputs[i]; i++) {
-		int64_t size = 0;
-		char *part = place_bytes(place, subject->outputs[i], &size);
-
-		if (!part)
-			continue;
-		answer.bytes = realloc(answer.bytes, (size_t)(answer.size + size) + 1);
-		assert_non_null(answer.bytes);
-		memcpy(answer.bytes + answer.size, part, (size_t)size);
-		answer.size += size;
-		free(part);
-	}
-	return answer;
-}
-
-static struct answer run_once(const struct subject *subject, const union data *data,
-			      const struct suite_run *run)
-{
-	struct place place = suite_place(run, PLACE_PITCHED);
-	struct answer answer = {NULL, 0};
-	struct hys_error error;
-
-	if (subject->call(data, &place, run->batch, &error) != HYS_OK)
-		suite_fail(run, "%s", error.message);
-	else if (suite_collect(run, &place))
-		answer = gather(subject, &place);
-	place_clear(&place);
-	return answer;
-}
-
-static void compare(const struct suite_run *run, const struct answer *got,
-		    const struct answer *want, const char *what, int32_t number)
-{
-	int64_t at = 0;
-
-	if (got->size == want->size && memcmp(got->bytes, want->bytes, (size_t)got->size) == 0)
-		return;
-	while (at < got->size && at < want->size && got->bytes[at] == want->bytes[at])
-		at++;
-	suite_fail(run, "other bits %s %d, from byte %lld of %lld on", what, number, (long long)at,
-		   (long long)want->size);
-}
-
 /* ---- repeats and threads ---- */
 
 /* One answer per kernel row and device, from the default number of threads. */
 struct first_answers {
 	const struct hys_kernel *kernels[ROWS_MOST];
 	char devices[ROWS_MOST][96];
-	struct answer answers[ROWS_MOST];
+	struct subject_answer answers[ROWS_MOST];
 	int32_t count;
 };
 
-static const struct answer *find_first(const struct first_answers *first,
-				       const struct suite_row *row)
+static const struct subject_answer *find_first(const struct first_answers *first,
+					       const struct suite_row *row)
 {
 	for (int32_t i = 0; i < first->count; i++)
 		if (first->kernels[i] == row->kernel &&
@@ -249,16 +75,17 @@ static const struct answer *find_first(const struct first_answers *first,
 }
 
 /* Keeps the first run of a kernel; compares all others with it. */
-static void repeat(const struct subject *subject, const union data *data,
+static void repeat(const struct subject *subject, const union subject_data *data,
 		   const struct suite_run *run, struct first_answers *first, int32_t threads)
 {
 	for (int32_t i = 0; i < (threads > 0 ? 3 : REPEATS); i++) {
-		const struct answer *want = find_first(first, run->row);
-		struct answer answer = run_once(subject, data, run);
+		const struct subject_answer *want = find_first(first, run->row);
+		struct subject_answer answer = subject_run(subject, data, run);
 
 		if (want) {
-			compare(run, &answer, want, threads > 0 ? "with threads:" : "in repeat",
-				threads > 0 ? threads : i);
+			subject_compare(run, &answer, want,
+					threads > 0 ? "with threads:" : "in repeat",
+					threads > 0 ? threads : i);
 			free(answer.bytes);
 		} else if (first->count < ROWS_MOST) {
 			first->kernels[first->count] = run->row->kernel;
@@ -273,11 +100,11 @@ static void test_repeats(void **state)
 {
 	const struct subject *subject = *state;
 	struct first_answers first = {.count = 0};
-	union data data;
+	union subject_data data;
 	struct suite_want want;
 
-	subject->make(&data, subject);
-	want = subject->want(&data);
+	subject->kind->make(&data, subject);
+	want = subject->kind->want(&data);
 	for (int32_t threads = 0; threads <= THREADS; threads++) {
 		struct suite_run run = {0};
 
@@ -286,7 +113,7 @@ static void test_repeats(void **state)
 			repeat(subject, &data, &run, &first, threads);
 		suite_end();
 	}
-	subject->release(&data);
+	subject->kind->release(&data);
 	for (int32_t i = 0; i < first.count; i++)
 		free(first.answers[i].bytes);
 	if (first.count == 0 && getenv("HYS_TEST_KERNELS"))
@@ -315,8 +142,9 @@ static char *take_rows(const char *all, int64_t bytes, int64_t rows, int64_t fir
 	return part;
 }
 
-static void set_range(const struct subject *subject, union data *data, struct select_case *select,
-		      struct attention_case *attention, int64_t first, int64_t count)
+static void set_range(const struct subject *subject, union subject_data *data,
+		      struct select_case *select, struct attention_case *attention, int64_t first,
+		      int64_t count)
 {
 	if (subject->op == HYS_OP_ATTENTION_FORWARD) {
 		*attention = subject->about.attention;
@@ -338,17 +166,17 @@ static void compare_range(const struct subject *subject, const struct suite_run 
 			  const struct place *whole, const struct place *part, int64_t first,
 			  int64_t count, int64_t rows)
 {
-	for (int32_t i = 0; subject->outputs[i]; i++) {
+	for (int32_t i = 0; subject->kind->outputs[i]; i++) {
 		int64_t bytes = 0, size = 0, same = 0;
-		char *all = place_bytes(whole, subject->outputs[i], &bytes);
-		char *cut = place_bytes(part, subject->outputs[i], &same);
+		char *all = place_bytes(whole, subject->kind->outputs[i], &bytes);
+		char *cut = place_bytes(part, subject->kind->outputs[i], &same);
 
-		if (all && strcmp(subject->outputs[i], "nan_rows") != 0) {
+		if (all && strcmp(subject->kind->outputs[i], "nan_rows") != 0) {
 			char *want = take_rows(all, bytes, rows, first, count, &size);
 			char *got = take_rows(cut, bytes, rows, first, count, &size);
-			struct answer a = {got, size}, b = {want, size};
+			struct subject_answer a = {got, size}, b = {want, size};
 
-			compare(run, &a, &b, "in the range from row", (int32_t)first);
+			subject_compare(run, &a, &b, "in the range from row", (int32_t)first);
 			free(want);
 			free(got);
 		}
@@ -357,8 +185,8 @@ static void compare_range(const struct subject *subject, const struct suite_run 
 	}
 }
 
-static void try_ranges(const struct subject *subject, union data *data, const struct suite_run *run,
-		       const int64_t *cut)
+static void try_ranges(const struct subject *subject, union subject_data *data,
+		       const struct suite_run *run, const int64_t *cut)
 {
 	const int64_t rows = hys_batch_rows(run->batch);
 	struct place whole = suite_place(run, 0);
@@ -367,14 +195,14 @@ static void try_ranges(const struct subject *subject, union data *data, const st
 	struct hys_error error;
 
 	set_range(subject, data, &select, &attention, 0, rows);
-	if (subject->call(data, &whole, run->batch, &error) != HYS_OK)
+	if (subject->kind->call(data, &whole, run->batch, &error) != HYS_OK)
 		suite_fail(run, "%s", error.message);
 	else if (suite_collect(run, &whole))
 		for (int32_t i = 0; cut[i] < rows; i++) {
 			struct place part = suite_place(run, 0);
 
 			set_range(subject, data, &select, &attention, cut[i], cut[i + 1] - cut[i]);
-			if (subject->call(data, &part, run->batch, &error) != HYS_OK)
+			if (subject->kind->call(data, &part, run->batch, &error) != HYS_OK)
 				suite_fail(run, "%s", error.message);
 			else if (suite_collect(run, &part))
 				compare_range(subject, run, &whole, &part, cut[i],
@@ -388,17 +216,17 @@ static void test_ranges(void **state)
 {
 	const struct subject *subject = *state;
 	struct suite_run run = {0};
-	union data data;
+	union subject_data data;
 	struct suite_want want;
 
-	subject->make(&data, subject);
-	want = subject->want(&data);
+	subject->kind->make(&data, subject);
+	want = subject->kind->want(&data);
 	suite_begin(SUITE_KERNELS, HYS_OP_BIT(subject->op), 0);
 	while (suite_next(&run, &want))
 		for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
 			try_ranges(subject, &data, &run, cuts[i]);
 	suite_end();
-	subject->release(&data);
+	subject->kind->release(&data);
 	assert_int_equal(suite_failures(), 0);
 }
 

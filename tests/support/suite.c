@@ -18,9 +18,14 @@ const unsigned suite_placements[SUITE_PLACEMENTS] = {
 
 void (*suite_prepare)(struct hys_context *context);
 
-static struct hys_context *context;
-static struct suite_row rows[ROWS_MAX];
-static int32_t row_count, row_at, failures;
+struct suite {
+	struct hys_context *context;
+	struct suite_row rows[ROWS_MAX];
+	int32_t row_count;
+};
+
+static struct suite *now; /* the one that suite_next goes through */
+static int32_t row_at, failures;
 
 /* ---- devices and rows ---- */
 
@@ -47,15 +52,15 @@ static void name_lacking(struct suite_row *row)
 
 static void list_rows(int32_t device, uint32_t ops)
 {
-	const struct hys_device *info = context->devices[device];
+	const struct hys_device *info = now->context->devices[device];
 	const char *only = getenv("HYS_TEST_KERNELS");
 
 	for (int32_t i = 0; i < info->backend->kernel_count; i++) {
-		struct suite_row *row = &rows[row_count];
+		struct suite_row *row = &now->rows[now->row_count];
 
 		if (only && fnmatch(only, info->backend->kernels[i].name, 0) != 0)
 			continue;
-		if (!(ops & HYS_OP_BIT(info->backend->kernels[i].op)) || row_count == ROWS_MAX)
+		if (!(ops & HYS_OP_BIT(info->backend->kernels[i].op)) || now->row_count == ROWS_MAX)
 			continue;
 		*row = (struct suite_row){.devices = {device},
 					  .device_count = 1,
@@ -63,23 +68,23 @@ static void list_rows(int32_t device, uint32_t ops)
 					  .kernel = &info->backend->kernels[i]};
 		if (row->kernel->needs & ~info->capabilities)
 			name_lacking(row);
-		row_count++;
+		now->row_count++;
 	}
 }
 
 static void list_devices(const int32_t *devices, int32_t count)
 {
-	struct suite_row *row = &rows[row_count++];
+	struct suite_row *row = &now->rows[now->row_count++];
 
-	*row = (struct suite_row){.device_count = count, .info = context->devices[devices[0]]};
+	*row = (struct suite_row){.device_count = count, .info = now->context->devices[devices[0]]};
 	memcpy(row->devices, devices, (size_t)count * sizeof(*devices));
 }
 
 /* First device whose memory is the host's, or is not; -1 without one. */
 static int32_t find_device(bool host_memory)
 {
-	for (int32_t i = 0; i < context->device_count; i++)
-		if (context->devices[i]->host_memory == host_memory)
+	for (int32_t i = 0; i < now->context->device_count; i++)
+		if (now->context->devices[i]->host_memory == host_memory)
 			return i;
 	return -1;
 }
@@ -96,10 +101,10 @@ static void list_several(void)
 
 static void list_all(enum suite_over over, uint32_t ops)
 {
-	row_count = 0;
+	now->row_count = 0;
 	if (over == SUITE_SEVERAL)
 		list_several();
-	for (int32_t i = 0; i < context->device_count; i++) {
+	for (int32_t i = 0; i < now->context->device_count; i++) {
 		if (over == SUITE_KERNELS)
 			list_rows(i, ops);
 		if (over == SUITE_DEVICES)
@@ -107,7 +112,7 @@ static void list_all(enum suite_over over, uint32_t ops)
 	}
 }
 
-void suite_begin(enum suite_over over, uint32_t ops, int32_t threads)
+struct suite *suite_begin(enum suite_over over, uint32_t ops, int32_t threads)
 {
 	struct hys_context_options options = {
 		.struct_size = sizeof(options), .log = print_log, .threads = threads};
@@ -117,19 +122,27 @@ void suite_begin(enum suite_over over, uint32_t ops, int32_t threads)
 	if (threads > 0)
 		options.devices = "openmp";
 
-	if (hys_context_create(&options, &context, &error) != HYS_OK) {
+	now = ora_alloc(1, sizeof(*now));
+	if (hys_context_create(&options, &now->context, &error) != HYS_OK) {
 		print_error("no context: %s\n", error.message);
 		exit(1);
 	}
 	if (suite_prepare)
-		suite_prepare(context);
+		suite_prepare(now->context);
 	list_all(over, ops);
+	return now;
+}
+
+void suite_use(struct suite *suite)
+{
+	now = suite;
 }
 
 void suite_end(void)
 {
-	hys_context_destroy(context);
-	context = NULL;
+	hys_context_destroy(now->context);
+	free(now);
+	now = NULL;
 }
 
 int32_t suite_failures(void)
@@ -144,14 +157,15 @@ static void say_what_is_missing(void)
 {
 	if (find_device(false) < 0)
 		print_message("no OpenCL device here: OpenCL kernels are skipped%s%s\n",
-			      context->rejected_count > 0 ? ": " : "",
-			      context->rejected_count > 0 ? context->rejected[0].reason : "");
+			      now->context->rejected_count > 0 ? ": " : "",
+			      now->context->rejected_count > 0 ? now->context->rejected[0].reason
+							       : "");
 }
 
 static bool uses_opencl(const struct suite_row *row)
 {
 	for (int32_t i = 0; i < row->device_count; i++)
-		if (!context->devices[row->devices[i]]->host_memory)
+		if (!now->context->devices[row->devices[i]]->host_memory)
 			return true;
 	return false;
 }
@@ -186,7 +200,7 @@ static hys_status make_plan(struct suite_run *run, const struct suite_want *want
 		.kernels = run->row->kernel ? run->row->kernel->name : NULL,
 	};
 
-	return hys_plan_create(context, want->problem, &options, &run->plan, &run->error);
+	return hys_plan_create(now->context, want->problem, &options, &run->plan, &run->error);
 }
 
 static bool open_run(struct suite_run *run, const struct suite_want *want)
@@ -241,9 +255,9 @@ bool suite_next(struct suite_run *run, const struct suite_want *want)
 	if (!run->about)
 		row_at = 0;
 	run->about = want->about;
-	run->context = context;
-	for (; row_at < row_count; row_at++) {
-		struct suite_row *row = &rows[row_at];
+	run->context = now->context;
+	for (; row_at < now->row_count; row_at++) {
+		struct suite_row *row = &now->rows[row_at];
 
 		run->row = row;
 		if ((row->kernel && row->kernel->op != want->op) || row->incapable)
@@ -407,15 +421,16 @@ static void print_row(const struct suite_row *row)
 
 static void coverage(void **state)
 {
+	const int32_t count = now->row_count;
 	int32_t uncovered = 0;
 
 	(void)state;
-	for (int32_t i = 0; i < row_count; i++) {
-		print_row(&rows[i]);
-		uncovered += rows[i].ran == 0 && !rows[i].incapable;
+	for (int32_t i = 0; i < count; i++) {
+		print_row(&now->rows[i]);
+		uncovered += now->rows[i].ran == 0 && !now->rows[i].incapable;
 	}
 	suite_end();
-	if (row_count == 0)
+	if (count == 0)
 		fail_msg("no kernel of this operation on any device");
 	if (uncovered > 0)
 		fail_msg("%d kernel rows that no case ran", uncovered);

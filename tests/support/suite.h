@@ -134,7 +134,10 @@ extern void (*suite_prepare)(struct hys_context *context);
 
 /* What suite_main does by itself: rows of `ops` on the devices of a context. With a number of
  * threads it has the CPU alone. Ends the process where there is no context. */
-void suite_begin(enum suite_over over, uint32_t ops, int32_t threads);
+struct suite *suite_begin(enum suite_over over, uint32_t ops, int32_t threads);
+/* Goes on with another one that was begun. */
+void suite_use(struct suite *suite);
+/* Ends the one in use. */
 void suite_end(void);
 /* How many failures there were since the last call. */
 int32_t suite_failures(void);

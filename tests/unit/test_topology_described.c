@@ -87,6 +87,19 @@ static void test_virtual_machine(void **state)
 	expect_places(described("HWLOC_XMLFILE", FOLDER "virtual.xml"), places, COUNT(places));
 }
 
+static void test_virtual_machine_with_a_gpu(void **state)
+{
+	static const struct place places[] = {
+		{NULL, 0, "0-15"},
+		{"0000:00:06.0", 0, "0-15"},
+		{"00:06.0", 0, "0-15"},
+		{"0000:00:05.0", -1, ""},
+	};
+
+	(void)state;
+	expect_places(described("HWLOC_XMLFILE", FOLDER "virtual_h200.xml"), places, COUNT(places));
+}
+
 static void test_synthetic(void **state)
 {
 	static const struct place wide[] = {{NULL, -1, "0-31"}, {"0000:21:00.0", -1, ""}};
@@ -223,6 +236,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_two_sockets, leave_environment),
 		cmocka_unit_test_teardown(test_container, leave_environment),
 		cmocka_unit_test_teardown(test_virtual_machine, leave_environment),
+		cmocka_unit_test_teardown(test_virtual_machine_with_a_gpu, leave_environment),
 		cmocka_unit_test_teardown(test_synthetic, leave_environment),
 		cmocka_unit_test_teardown(test_no_binding_elsewhere, leave_environment),
 		cmocka_unit_test_teardown(test_malformed, leave_environment),

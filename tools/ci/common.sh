@@ -61,6 +61,15 @@ build() { # preset folder [option for cmake]...
     return 1
 }
 
+# The same for another architecture, in ARCHITECTURE-COMPILER; its packages are those that tools/setup.sh unpacks.
+foreign() { # architecture compiler [option for cmake]...
+    local architecture=$1 compiler=$2 packages=$HYS_CI_PACKAGES/$1
+    shift 2
+    [ -e "$packages/usr/include/cmocka.h" ] || skip_stage "no cmocka for $architecture in $packages: tools/setup.sh ci"
+    build minimal "$architecture-$compiler" "-DCMAKE_TOOLCHAIN_FILE=$PWD/tools/cmake/foreign.cmake" "-DHYS_FOREIGN=$architecture" "-DHYS_FOREIGN_ROOT=$packages" \
+        "-DHYS_FOREIGN_COMPILER=$compiler" "$@"
+}
+
 # Adds what ctest says in its summary to the counts. What it could not run for want of a program, it counts as failed.
 count_ctest() { # log
     local summary total bad not_run

@@ -4,7 +4,6 @@
 # A file backends/openmp/isa/*_<suffix>.c is built, and HYS_ISA_<SUFFIX> defined, where both fit. Add a line for a new suffix.
 set(HYS_ISA_TABLE
     "avx2|x86_64,amd64,i.86|-mavx2 -mfma -mf16c"
-    "avx512|x86_64,amd64|-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 )
 
 file(GLOB HYS_SOURCES CONFIGURE_DEPENDS
@@ -47,7 +46,7 @@ endif()
 
 add_library(hyscale_internal INTERFACE)
 target_link_libraries(hyscale_internal INTERFACE hyscale_options ${HYS_LIBRARIES})
-target_compile_definitions(hyscale_internal INTERFACE _POSIX_C_SOURCE=200809L ${HYS_DEFINITIONS})
+target_compile_definitions(hyscale_internal INTERFACE _POSIX_C_SOURCE=200809L _FILE_OFFSET_BITS=64 ${HYS_DEFINITIONS})
 if(NOT HYS_WITH_OPENMP)
     target_compile_options(hyscale_internal INTERFACE -Wno-unknown-pragmas) # the loops run serially
 endif()

@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+. tools/ci/common.sh
+build dev clang -DCMAKE_C_COMPILER=clang && run_tests clang -- -L '^unit$'
+finish
