@@ -24,8 +24,6 @@
 #define SHARE_BYTES (TILE_KEYS * ITEM_HEADS * 2u)
 #define GROWTH 8.0f
 #define LOWEST -3.0e38f
-#define LOG2_E 1.44269504f
-#define LN_2 0.69314718f
 
 /* What a group of values does: columns of one instruction, and how many of those. */
 #if VALUE_CHUNKS % 4 == 0
@@ -94,8 +92,7 @@ INLINE void init_barriers(const struct places places)
 INLINE void load_q(const struct places places, const __global uchar *q, long4 q_at,
 		   const struct item *item, uint *operands)
 {
-	const uint thread = (uint)get_local_id(0), lane = thread & 31u;
-	const uint head = thread / 32u * 16u + lane / 4u;
+	const uint thread = (uint)get_local_id(0);
 	const long pitch = 2 * q_at.s2;
 	const __global uchar *from = q + 2 * (q_at.s0 + item->row * q_at.s1) + item->head * pitch;
 #pragma unroll
@@ -107,20 +104,9 @@ INLINE void load_q(const struct places places, const __global uchar *q, long4 q_
 				column * 16u,
 			real);
 	}
-#pragma unroll
-	for (uint side = 0; side < 2u; side++) {
-		const bool real = (int)(head + side * 8u) < item->heads;
-		const __global uint *row =
-			(const __global uint *)(from + (real ? (head + side * 8u) * pitch : 0)) +
-			(lane & 3u);
-#pragma unroll
-		for (uint k = 0; k < 4u * Q_REGISTERS; k++) {
-			operands[4u * k + side] = real ? row[8u * k] : 0u;
-			operands[4u * k + side + 2u] = real ? row[8u * k + 4u] : 0u;
-		}
-	}
+	load_fragments(from, pitch, item->heads, Q_REGISTERS, operands);
 	copies_wait();
-	publish_local();
+	fence_async();
 	GROUP_SYNC("1");
 }
 
@@ -130,7 +116,7 @@ INLINE void load_q(const struct places places, const __global uchar *q, long4 q_
 /* S of the tile at `keys`, an operand. */
 INLINE void score_tile(uint keys, uint q_local, const uint *operands)
 {
-	WGMMA_BEGIN();
+	WGMMA_FENCE;
 #pragma unroll
 	for (uint k = 0; k < 4u * Q_REGISTERS; k++) {
 		const uint b = keys + k / 4u * (CHUNK_BYTES >> 4) + k % 4u * 2u;
@@ -147,7 +133,7 @@ INLINE void score_tile(uint keys, uint q_local, const uint *operands)
 			    q_local + k / 4u * (Q_CHUNK_BYTES >> 4) + k % 4u * 2u, b, "1", "0",
 			    "0");
 	}
-	WGMMA_COMMIT();
+	WGMMA_COMMIT;
 }
 
 /* What dot products are multiplied by to be logits in powers of two. */
@@ -272,7 +258,7 @@ INLINE void score_items(const struct places places, const __global uchar *q, lon
 			barrier_wait(TILE_FULL(ring.at), ring.parity);
 			score_tile(keys + ring.at * (places.tile_bytes >> 4), q_local, operands);
 			next_turn(&ring, places.stages);
-			WGMMA_WAIT("0");
+			WGMMA_WAIT(0);
 			if (lane == 0)
 				barrier_arrive(SCORED(scored.at));
 			next_turn(&scored, SCORED_TURNS);
@@ -331,25 +317,6 @@ INLINE void score_items(const struct places places, const __global uchar *q, lon
 	WGMMA_REGISTERS(VALUE_SHAPE, VALUE_REGISTERS(p), shares + 4u * k, \
 			values + piece * PIECE_CHUNKS * (CHUNK_BYTES >> 4) + k * 128u, "1", "1");
 
-/* Four lanes swap so that each has 8 columns of one of four blocks of 8: element i of lane l
- * becomes element l of lane i. */
-static inline void swap_lanes(uint *x, uint lane)
-{
-	uint other;
-	other = shuffle_xor_bits(lane & 1u ? x[0] : x[1], 1);
-	x[0] = lane & 1u ? other : x[0];
-	x[1] = lane & 1u ? x[1] : other;
-	other = shuffle_xor_bits(lane & 1u ? x[2] : x[3], 1);
-	x[2] = lane & 1u ? other : x[2];
-	x[3] = lane & 1u ? x[3] : other;
-	other = shuffle_xor_bits(lane & 2u ? x[0] : x[2], 2);
-	x[0] = lane & 2u ? other : x[0];
-	x[2] = lane & 2u ? x[2] : other;
-	other = shuffle_xor_bits(lane & 2u ? x[1] : x[3], 2);
-	x[1] = lane & 2u ? other : x[1];
-	x[3] = lane & 2u ? x[3] : other;
-}
-
 /* 32 columns of a thread's two heads, x as read from registers; NULL = no such head. */
 static inline void store_columns(const float *x, const float *inverse, __global uchar *const *rows,
 				 uint column, uint lane)
@@ -404,13 +371,13 @@ INLINE void add_values(const struct places places, uint values, const struct tur
 	}
 	barrier_wait(SCORED(scored->at), scored->parity);
 	next_turn(scored, SCORED_TURNS);
-	WGMMA_BEGIN();
+	WGMMA_FENCE;
 #pragma unroll
 	for (uint k = 0; k < 3u; k++) {
 		EACH_PIECE(MULTIPLY_PIECE)
 	}
-	WGMMA_COMMIT();
-	WGMMA_WAIT("0");
+	WGMMA_COMMIT;
+	WGMMA_WAIT(0);
 }
 
 INLINE void value_items(const struct places places, bool separate, __global uchar *o, long4 o_at,
@@ -439,7 +406,7 @@ INLINE void value_items(const struct places places, bool separate, __global ucha
 				barrier_arrive(TILE_FREE(ring.at));
 				barrier_arrive(SHARES_FREE(slot.at));
 			}
-			WARP_SYNC();
+			warp_sync();
 			next_turn(&ring, places.stages);
 			next_turn(&slot, 2);
 		}
@@ -459,14 +426,6 @@ INLINE void value_items(const struct places places, bool separate, __global ucha
 }
 
 /* ---- gather ---- */
-
-/* A thread copies the same 16 bytes of each chunk of three key rows. */
-INLINE void gather_row(uint to, const __global uchar *from, uint chunks, bool wanted)
-{
-#pragma unroll
-	for (uint chunk = 0; chunk < chunks; chunk++)
-		copy_16(to + chunk * CHUNK_BYTES, from + chunk * 128u, wanted);
-}
 
 INLINE void gather_items(const struct places places, bool separate, const __global uchar *k,
 			 long4 k_at, const __global uchar *v, long4 v_at,
@@ -502,16 +461,16 @@ INLINE void gather_items(const struct places places, bool separate, const __glob
 				const bool wanted = 16 * e < left;
 				gather_row(to + (uint)e * 2048u,
 					   key_source_row(&keys, entries[e]) + column * 16u,
-					   KEY_CHUNKS, wanted);
+					   KEY_CHUNKS, CHUNK_BYTES, wanted);
 				if (separate)
 					gather_row(to + KEY_CHUNKS * CHUNK_BYTES + (uint)e * 2048u,
 						   key_source_row(&values, entries[e]) +
 							   column * 16u,
-						   VALUE_CHUNKS, wanted);
+						   VALUE_CHUNKS, CHUNK_BYTES, wanted);
 				entries[e] = next[e];
 			}
 			copies_wait();
-			publish_local();
+			fence_async();
 			warp_arrive(TILE_FULL(ring.at), lane);
 			next_turn(&ring, places.stages);
 		}
@@ -541,14 +500,14 @@ INLINE void gather_items(const struct places places, bool separate, const __glob
 			init_barriers(places);                                                     \
 		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
 		if (group == 0) {                                                                  \
-			MORE_REGISTERS("136");                                                     \
+			TAKE_REGISTERS(136);                                                       \
 			score_items(places, q, q_at, lse, lse_at, sink, sink_at, map, work, lists, \
 				    tile);                                                         \
 		} else if (group < 3) {                                                            \
-			MORE_REGISTERS("168");                                                     \
+			TAKE_REGISTERS(168);                                                       \
 			value_items(places, separate, o, o_at, map, work, lists, tile);            \
 		} else {                                                                           \
-			FEWER_REGISTERS("40");                                                     \
+			GIVE_REGISTERS(40);                                                        \
 			gather_items(places, separate, k, k_at, v, v_at, window_k, window_k_at,    \
 				     window_v, window_v_at, map, work, lists, tile);               \
 		}                                                                                  \

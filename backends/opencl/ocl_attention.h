@@ -36,6 +36,11 @@ struct hys_ocl_logit {
 	float scale, softcap;
 };
 
+/* `struct head_regions` of attention_backward.cl. */
+struct hys_ocl_head_regions {
+	int64_t whole, common, sink;
+};
+
 /* Sizes of a call that do not depend on the tile. */
 struct hys_ocl_reach {
 	struct hys_ocl_rules rules;
@@ -71,5 +76,9 @@ void hys_ocl_attention_open(struct hys_ocl_attention *attention, const struct hy
 hys_status hys_ocl_clean(const struct hys_ocl_attention *attention);
 /* Lists the chunk of source 0 or 1 that starts at position `first`. */
 hys_status hys_ocl_expand(const struct hys_ocl_attention *attention, int32_t source, int64_t first);
+/* Adds what a tile's heads have at heads->sink to sums of the whole call at sums_at; `last` writes dsink. */
+hys_status hys_ocl_add_sink(const struct hys_ocl_attention *attention,
+			    const struct hys_ocl_head_regions *heads, int64_t sums_at, bool start,
+			    bool last);
 
 #endif

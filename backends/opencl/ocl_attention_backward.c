@@ -21,11 +21,6 @@ const struct hys_ocl_products hys_ocl_backward_cpu = {SOURCE, HYS_OCL_CPU_VECTOR
 const struct hys_ocl_products hys_ocl_backward_tile = {SOURCE, HYS_OCL_TILE};
 const struct hys_ocl_products hys_ocl_backward_ref = {SOURCE, HYS_OCL_REF};
 
-/* `struct head_regions` of attention_backward.cl. */
-struct head_regions {
-	int64_t whole, common, sink;
-};
-
 /* Keys and values of a source, and their gradients. With a shared v the gradient of the
  * keys takes both parts. */
 struct source {
@@ -37,7 +32,7 @@ struct source {
 struct backward {
 	struct hys_ocl_attention attention; /* its operands: q, ds, dq */
 	struct hys_ocl_operands values;	    /* grad_o, p */
-	struct head_regions heads;
+	struct hys_ocl_head_regions heads;
 	int64_t sink_sums;
 	struct source sources[2];
 	bool accumulate;
@@ -180,22 +175,31 @@ static hys_status finish_rows(const struct backward *backward)
 	return hys_ocl_launch(&args, 1, groups, local, attention->job.error);
 }
 
-static hys_status add_sink(const struct backward *backward, bool start, bool last)
+hys_status hys_ocl_add_sink(const struct hys_ocl_attention *attention,
+			    const struct hys_ocl_head_regions *heads, int64_t sums_at, bool start,
+			    bool last)
 {
-	const struct hys_ocl_attention *attention = &backward->attention;
+	const struct hys_attention_grad_args *tensors = &attention->call->args.attention_grad;
 	const struct hys_ocl_tile *tile = &attention->reach.tile;
 	const int64_t groups[1] = {hys_ocl_divide_up(tile->heads, LOCAL)};
 	const int64_t local[1] = {LOCAL};
-	struct hys_ocl_args args = begin(backward, "add_sink");
-	hys_ocl_arg_tensor(&args, &attention->call->args.attention_grad.dsink);
-	hys_ocl_arg_i32(&args, backward->accumulate);
+	struct hys_ocl_args args =
+		hys_ocl_begin_named(attention->job.stream, attention->job.instance, "add_sink");
+	hys_ocl_arg_tensor(&args, &tensors->dsink);
+	hys_ocl_arg_i32(&args, (tensors->flags & HYS_GRAD_ACCUMULATE) != 0);
 	hys_ocl_arg_i32(&args, start);
 	hys_ocl_arg_i32(&args, last);
 	hys_ocl_arg_work(&args, &attention->job);
-	hys_ocl_arg(&args, &backward->heads, sizeof(backward->heads));
-	hys_ocl_arg_i64(&args, backward->sink_sums);
+	hys_ocl_arg(&args, heads, sizeof(*heads));
+	hys_ocl_arg_i64(&args, sums_at);
 	hys_ocl_arg(&args, tile, sizeof(*tile));
 	return hys_ocl_launch(&args, 1, groups, local, attention->job.error);
+}
+
+static hys_status add_sink(const struct backward *backward, bool start, bool last)
+{
+	return hys_ocl_add_sink(&backward->attention, &backward->heads, backward->sink_sums, start,
+				last);
 }
 
 /* ---- the pass ---- */

@@ -8,17 +8,18 @@ static const char *const capability_names[] = {"cpu",  "clblast", "mma",  "wgmma
 
 /* ---- buffers ---- */
 
-/* Drivers promise memory that they do not have; writing makes them take it. */
+/* Drivers promise memory that they do not have; writing makes them take it. Not by a fill:
+ * NVIDIA's of one byte beyond 2 GiB broke the queue. */
 static hys_status touch(struct hys_ocl_device *device, cl_mem memory, int64_t bytes,
 			struct hys_error *error)
 {
 	const cl_uchar zero = 0;
-	size_t last = (size_t)bytes - 1;
-	cl_int code = clEnqueueFillBuffer(device->queue, memory, &zero, 1, 0, 1, 0, NULL, NULL);
+	const size_t last = (size_t)bytes - 1;
+	cl_int code =
+		clEnqueueWriteBuffer(device->queue, memory, CL_TRUE, 0, 1, &zero, 0, NULL, NULL);
 	if (code == CL_SUCCESS)
-		code = clEnqueueFillBuffer(device->queue, memory, &zero, 1, last, 1, 0, NULL, NULL);
-	if (code == CL_SUCCESS)
-		code = clFinish(device->queue);
+		code = clEnqueueWriteBuffer(device->queue, memory, CL_TRUE, last, 1, &zero, 0, NULL,
+					    NULL);
 	return hys_ocl_check_bytes(error, code, "touching a buffer", bytes);
 }
 

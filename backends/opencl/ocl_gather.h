@@ -6,7 +6,7 @@
 
 #include "ocl_attention.h"
 
-extern const struct hys_ocl_products hys_ocl_forward_gather;
+extern const struct hys_ocl_products hys_ocl_forward_gather, hys_ocl_backward_gather;
 
 bool hys_ocl_gather_applicable(const struct hys_kernel *kernel, const struct hys_device *device,
 			       const struct hys_problem *problem, char reason[HYS_REASON_SIZE]);
@@ -16,11 +16,18 @@ int64_t hys_ocl_forward_gather_workspace(const struct hys_kernel *kernel,
 hys_status hys_ocl_forward_gather_run(const struct hys_kernel *kernel, struct hys_stream *stream,
 				      void *instance, const struct hys_call *call,
 				      struct hys_error *error);
+int64_t hys_ocl_backward_gather_workspace(const struct hys_kernel *kernel,
+					  const struct hys_device *device,
+					  const struct hys_size *size);
+hys_status hys_ocl_backward_gather_run(const struct hys_kernel *kernel, struct hys_stream *stream,
+				       void *instance, const struct hys_call *call,
+				       struct hys_error *error);
 
 /* ---- what the passes share ---- */
 
-#define HYS_OCL_CHUNK 64      /* channels of a row of an operand: 128 bytes */
-#define HYS_OCL_ITEM_HEADS 64 /* heads of a row that are worked at once */
+#define HYS_OCL_CHUNK 64	       /* channels of a row of an operand: 128 bytes */
+#define HYS_OCL_ITEM_HEADS 64	       /* heads of a row that are worked at once */
+#define HYS_OCL_CHUNK_BYTES (64 * 128) /* a chunk of 64 rows of an operand */
 
 /* `struct gather_lists` of the kernels. */
 struct hys_ocl_lists {

@@ -16,6 +16,13 @@ static const struct attention_case backward_table[] = {
 	{CORE("only dq"), SEE(20, 40, .window_keys = 9), .features = ATTENTION_ONLY_DQ | SINK},
 	{CORE("only dk"), SEE(20, 40, .window_keys = 9), .features = ATTENTION_ONLY_DK | SINK},
 	{FULL("only dk, shared v"), SEE(20, 40), .features = ATTENTION_ONLY_DK | SHARED},
+	{FULL("gather accumulate"), SEE(20, 70, .window_keys = 9), GATHER_MLA(ADD | SINK | SHARED | ATTENTION_SHARED_WINDOW), .topk = 40},
+	{FULL("gather accumulate in f32"), SEE(20, 70), GATHER(16), .topk = 40, .features = ADD | F32_GRADS},
+	{FULL("gather, gradients in f32"), SEE(20, 70, .window_keys = 9), GATHER_MLA(F32_GRADS | SINK | SHARED), .topk = 40},
+	{FULL("gather only dq"), SEE(20, 70, .window_keys = 9), GATHER(16), .topk = 40, .features = ATTENTION_ONLY_DQ | SINK},
+	{FULL("gather only dk"), SEE(20, 70), GATHER_MLA(ATTENTION_ONLY_DK | SHARED), .topk = 40},
+	{FULL("gather many rows on few keys"), SEE(300, 12, .full = true), GATHER_MLA(SHARED), .topk = 5},
+	{FULL("gather several tiles of rows"), SEE(2200, 20, .full = true), GATHER(16), .topk = 4},
 	{FULL("many rows on few keys"), SEE(300, 12, .full = true), .topk = 5},
 };
 /* clang-format on */
