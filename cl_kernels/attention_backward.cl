@@ -15,8 +15,47 @@ struct head_regions {
 	long sink;   /* what the head adds to -dsink */
 };
 
-/* <o, grad_o>, summed exactly as `scores` sums <v, grad_o>: so a row that attends to one
+/* <o, grad_o> is summed exactly as `scores` sums <v, grad_o>: so a row that attends to one
  * key alone has gradients of exactly 0. */
+#if VARIANT == VARIANT_MATRIX
+/* By the unit, of which the diagonal is kept. Work-group: cell and tile of heads. */
+UNIT_KERNEL void common_parts(const __global void *o, long4 o_at, int channels, int width,
+			      struct row_map map, __global uchar *work, struct operands values,
+			      struct head_regions at, struct tile tile)
+{
+	OPERAND_TILES;
+	const int head_tiles = (tile.bundle + TILE_ROWS - 1) / TILE_ROWS;
+	const int cell = (int)get_group_id(0) / head_tiles;
+	const int h0 = (int)get_group_id(0) % head_tiles * TILE_ROWS, heads = tile.bundle - h0;
+	const long row = row_of(&map, cell / tile.bundles);
+	const long head = (long)(cell % tile.bundles) * tile.bundle + h0;
+	const struct gathered from = {o_at.s0, o_at.s1, o_at.s2, UNIT_TYPE, channels, width, 0};
+	const __global ushort *y =
+		WORK(ushort, values.y) + cell_vectors(&tile, cell, width) + (long)h0 * width;
+	for (int h = (int)get_local_id(0); h < TILE_COLUMNS; h += UNIT_GROUP)
+		tiles.from[h] = h < min(heads, TILE_ROWS)
+					? o_at.s0 + row * o_at.s1 + (head + h) * o_at.s2
+					: -1;
+	for (int c = 0; c < channels; c += CHUNK) {
+		barrier(CLK_LOCAL_MEM_FENCE);
+		put_vectors(&tiles, y, heads, width, c);
+		put_gathered(&tiles, o, from, c);
+		barrier(CLK_LOCAL_MEM_FENCE);
+		multiply_tiles(unit, &tiles, ROW_TILES, sums);
+	}
+	UNIT_UNROLL
+	for (int m = 0; m < ROW_TILES; m++)
+		UNIT_UNROLL
+	for (int n = 0; n < COLUMN_TILES; n++)
+		UNIT_UNROLL
+	for (int i = 0; i < UNIT_SUMS; i++) {
+		const int h = m * UNIT_ROWS + sum_row(unit.lane, i);
+		if (h < heads && h == first_column(unit, n) + sum_column(unit.lane, i))
+			WORK(float, at.common)
+		[(long)cell * tile.pitch + h0 + h] = SUM_OF(sums[m][n], i);
+	}
+}
+#else
 static inline float common_part(const __global void *o, long own, const __global void *grad_o,
 				long grad, int type, int channels)
 {
@@ -29,6 +68,7 @@ static inline float common_part(const __global void *o, long own, const __global
 	}
 	return whole;
 }
+#endif
 
 /* What all positions of a head share. Work-item: one head, those of the padding too. */
 __kernel void prepare(const __global void *o, long4 o_at, const __global void *grad_o,
@@ -48,11 +88,16 @@ __kernel void prepare(const __global void *o, long4 o_at, const __global void *g
 		const bool seen = own_lse != NEGATIVE_INFINITY;
 		const float whole = seen ? log_add_exp(own_lse, own_sink) : INFINITY;
 		float common = 0.0f;
+#if VARIANT == VARIANT_MATRIX
+		if (seen)
+			common = WORK(float, at.common)[place];
+#else
 		if (seen)
 			common =
 				common_part(o, o_at.s0 + row * o_at.s1 + head * o_at.s2, grad_o,
 					    grad_o_at.s0 + row * grad_o_at.s1 + head * grad_o_at.s2,
 					    type, channels);
+#endif
 		WORK(float, at.whole)[place] = whole;
 		WORK(float, at.common)[place] = common;
 		WORK(float, at.sink)[place] = seen ? exp(own_sink - whole) * common : 0.0f;

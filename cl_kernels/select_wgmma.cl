@@ -281,7 +281,7 @@ INLINE void copy_keys(const struct shared *s, const struct producer *p, uint slo
 	const int bytes = clamp(DIM * 2 - (int)chunk * 16, 0, 16);
 	const uint to = local_address(s->ring) + slot * TILE_BYTES + chunk / 8u * (64 * 128) +
 			swizzled(row, chunk % 8u * 16u);
-	ROLLED for (int i = 0; i < 64 / ROWS_AT_ONCE; i++) {
+	UNROLL for (int i = 0; i < 64 / ROWS_AT_ONCE; i++) {
 		const int at = min(position + (int)row + i * ROWS_AT_ONCE, range.count - 1);
 		const long key = range.first + (long)at * range.step;
 		copy_chunk(to + i * (ROWS_AT_ONCE * 128),
@@ -297,7 +297,7 @@ INLINE void copy_heads(const struct shared *s, const struct producer *p, uint sl
 	const int bytes = clamp(DIM * 2 - (int)chunk * 16, 0, 16);
 	const uint to = local_address(s->ring) + slot * TILE_BYTES + chunk / 8u * COLUMN_HALF +
 			swizzled(row, chunk % 8u * 16u);
-	ROLLED for (int i = 0; i < (COLUMNS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE; i++) {
+	UNROLL for (int i = 0; i < (COLUMNS + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE; i++) {
 		const int head = (int)row + i * ROWS_AT_ONCE;
 		const bool there = head < GROUP_HEADS && bytes;
 		if (COLUMNS % ROWS_AT_ONCE == 0 || head < COLUMNS)
@@ -564,10 +564,10 @@ score_sample(SCAN_ARGS, TENSOR_ARGS)
 	if (item == 0)
 		AT(struct range, tiles)[tile] = range;
 	if (item >= CONSUMERS) {
-		GIVE_REGISTERS(40);
+		GIVE_REGISTERS(56);
 		produce(&sc, &s, &in, AT(const float, weights), range, tile, 0, 1);
 	} else {
-		TAKE_REGISTERS(232);
+		TAKE_REGISTERS(224);
 		const struct sink sink = {
 			true, AT(float, samples) + tile * TILE_LINES * sc.samples_room,
 			sc.samples_room, 0, 0, 0};
@@ -594,10 +594,10 @@ scan_keys(SCAN_ARGS, TENSOR_ARGS)
 	const int2 interval = tile_interval(s.lines, ends);
 	const struct range range = {interval.x, 1, interval.y - interval.x, 0};
 	if ((int)get_local_id(0) >= CONSUMERS) {
-		GIVE_REGISTERS(40);
+		GIVE_REGISTERS(56);
 		produce(&sc, &s, &in, AT(const float, weights), range, tile, split, sc.splits);
 	} else {
-		TAKE_REGISTERS(232);
+		TAKE_REGISTERS(224);
 		const uint lane = (uint)get_local_id(0) & 31u, warp = (uint)get_local_id(0) / 32u;
 		const long lists = (long)sc.splits * WARPS;
 		const long first = (tile * TILE_LINES * sc.splits + split) * WARPS + warp;

@@ -5,7 +5,7 @@
 #include "ocl_products.h"
 
 extern const struct hys_ocl_products hys_ocl_forward_cpu, hys_ocl_forward_tile, hys_ocl_forward_ref;
-extern const struct hys_ocl_products hys_ocl_forward_matrix;
+extern const struct hys_ocl_products hys_ocl_forward_matrix, hys_ocl_backward_matrix;
 extern const struct hys_ocl_products hys_ocl_backward_cpu, hys_ocl_backward_tile,
 	hys_ocl_backward_ref;
 
@@ -18,6 +18,10 @@ int64_t hys_ocl_forward_workspace(const struct hys_kernel *kernel, const struct 
 				  const struct hys_size *size);
 hys_status hys_ocl_forward(const struct hys_kernel *kernel, struct hys_stream *stream,
 			   void *instance, const struct hys_call *call, struct hys_error *error);
+bool hys_ocl_backward_matrix_applicable(const struct hys_kernel *kernel,
+					const struct hys_device *device,
+					const struct hys_problem *problem,
+					char reason[HYS_REASON_SIZE]);
 int64_t hys_ocl_backward_workspace(const struct hys_kernel *kernel, const struct hys_device *device,
 				   const struct hys_size *size);
 hys_status hys_ocl_backward(const struct hys_kernel *kernel, struct hys_stream *stream,

@@ -13,13 +13,30 @@ static const char *const entries[] = {HYS_OCL_PRODUCT_ENTRIES,
 				      "finish_rows",
 				      "add_sink",
 				      NULL};
+static const char *const matrix_entries[] = {
+	HYS_OCL_PRODUCT_ENTRIES, HYS_OCL_ROW_ENTRIES, HYS_OCL_GRADIENT_ENTRIES,
+	"common_parts",		 "prepare",	      "differentiate",
+	"finish_rows",		 "add_sink",	      NULL};
 #define SOURCE                                                                         \
 	{                                                                              \
 		"attention_backward.cl", entries, hys_ocl_attention_define, NULL, NULL \
 	}
 const struct hys_ocl_products hys_ocl_backward_cpu = {SOURCE, HYS_OCL_CPU_VECTORS};
 const struct hys_ocl_products hys_ocl_backward_tile = {SOURCE, HYS_OCL_TILE};
+const struct hys_ocl_products hys_ocl_backward_matrix = {
+	{"attention_backward.cl", matrix_entries, hys_ocl_attention_define, NULL, NULL},
+	HYS_OCL_MATRIX};
 const struct hys_ocl_products hys_ocl_backward_ref = {SOURCE, HYS_OCL_REF};
+
+bool hys_ocl_backward_matrix_applicable(const struct hys_kernel *kernel,
+					const struct hys_device *device,
+					const struct hys_problem *problem,
+					char reason[HYS_REASON_SIZE])
+{
+	(void)kernel;
+	return hys_ocl_unit_multiplies_weights(hys_ocl_device(device), "attention",
+					       problem->attending.dtype, reason);
+}
 
 /* Keys and values of a source, and their gradients. With a shared v the gradient of the
  * keys takes both parts. */
@@ -111,6 +128,30 @@ static struct hys_ocl_args begin(const struct backward *backward, const char *en
 {
 	return hys_ocl_begin_named(backward->attention.job.stream, backward->attention.job.instance,
 				   entry);
+}
+
+/* MATRIX: <o, grad_o> by the unit, since `scores` has <v, grad_o> from there. */
+static hys_status common_parts(const struct backward *backward)
+{
+	const struct hys_ocl_attention *attention = &backward->attention;
+	const struct hys_ocl_blocks *blocks = &attention->reach.blocks;
+	const struct hys_tensor *o = &attention->call->args.attention_grad.o;
+	const struct hys_ocl_tile *tile = &attention->reach.tile;
+	const int64_t tiles =
+		hys_ocl_divide_up(tile->bundle, (int64_t)blocks->row_tiles * blocks->unit->rows);
+	const int64_t groups[1] = {(int64_t)tile->rows * tile->bundles * tiles};
+	const int64_t local[1] = {hys_ocl_unit_group(blocks->unit)};
+	const int64_t channels = attention->call->problem->attending.value_dim;
+	struct hys_ocl_args args = begin(backward, "common_parts");
+	hys_ocl_arg_tensor(&args, o);
+	hys_ocl_arg_i32(&args, channels);
+	hys_ocl_arg_i32(&args, hys_ocl_padded(blocks, channels));
+	hys_ocl_arg(&args, &attention->map, sizeof(attention->map));
+	hys_ocl_arg_work(&args, &attention->job);
+	hys_ocl_arg(&args, &backward->values, sizeof(backward->values));
+	hys_ocl_arg(&args, &backward->heads, sizeof(backward->heads));
+	hys_ocl_arg(&args, tile, sizeof(*tile));
+	return hys_ocl_launch(&args, 1, groups, local, attention->job.error);
 }
 
 static hys_status prepare(const struct backward *backward)
@@ -253,11 +294,13 @@ static hys_status run_tile(const struct backward *backward, bool first_tile, boo
 	hys_status status;
 
 	HYS_TRY(hys_ocl_clean(attention));
-	HYS_TRY(prepare(backward));
 	HYS_TRY(hys_ocl_pack(&attention->job, &tensors->q, &tensors->lse, attention->map,
 			     &attention->at, &reach->tile));
 	HYS_TRY(hys_ocl_pack(&attention->job, &tensors->grad_o, &tensors->lse, attention->map,
 			     &backward->values, &reach->tile));
+	if (reach->blocks.unit)
+		HYS_TRY(common_parts(backward));
+	HYS_TRY(prepare(backward));
 	for (int32_t source = 0; source < 2; source++)
 		for (int64_t p = 0; wanted(backward, source) && p < reach->positions[source];
 		     p += reach->tile.capacity) {

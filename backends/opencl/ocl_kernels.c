@@ -45,13 +45,18 @@
 	}
 #define FORWARD(name, needs, share, detail) \
 	PRODUCTS(name, HYS_OP_ATTENTION_FORWARD, forward, needs, share, detail)
-#define FORWARD_MATRIX(row_name, row_needs)                                           \
-	{                                                                             \
-		.name = row_name, .op = HYS_OP_ATTENTION_FORWARD, .needs = row_needs, \
-		.efficiency = 1.0, .applicable = hys_ocl_forward_matrix_applicable,   \
-		.workspace = hys_ocl_forward_workspace, .run = hys_ocl_forward,       \
-		.detail = &hys_ocl_forward_matrix                                     \
+#define PRODUCTS_MATRIX(row_name, row_op, pass, row_needs)                             \
+	{                                                                              \
+		.name = row_name, .op = row_op, .needs = row_needs, .efficiency = 1.0, \
+		.applicable = hys_ocl_##pass##_matrix_applicable,                      \
+		.workspace = hys_ocl_##pass##_workspace, .run = hys_ocl_##pass,        \
+		.detail = &hys_ocl_##pass##_matrix                                     \
 	}
+#define PRODUCTS_UNITS(name, op, pass)                                 \
+	PRODUCTS_MATRIX(name ".mma", op, pass, HYS_OCL_MMA),           \
+		PRODUCTS_MATRIX(name ".mfma", op, pass, HYS_OCL_MFMA), \
+		PRODUCTS_MATRIX(name ".wmma", op, pass, HYS_OCL_WMMA), \
+		PRODUCTS_MATRIX(name ".dpas", op, pass, HYS_OCL_DPAS)
 #define BACKWARD(name, needs, share, detail) \
 	PRODUCTS(name, HYS_OP_ATTENTION_BACKWARD, backward, needs, share, detail)
 #define LOSS(name, needs, share, detail) \
@@ -114,10 +119,7 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	 .run = hys_ocl_forward_gather_run,
 	 .detail = &hys_ocl_forward_gather},
 	FORWARD("attention_forward.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_forward_cpu),
-	FORWARD_MATRIX("attention_forward.mma", HYS_OCL_MMA),
-	FORWARD_MATRIX("attention_forward.mfma", HYS_OCL_MFMA),
-	FORWARD_MATRIX("attention_forward.wmma", HYS_OCL_WMMA),
-	FORWARD_MATRIX("attention_forward.dpas", HYS_OCL_DPAS),
+	PRODUCTS_UNITS("attention_forward", HYS_OP_ATTENTION_FORWARD, forward),
 	FORWARD("attention_forward.tile", 0, 0.2, &hys_ocl_forward_tile),
 	FORWARD("attention_forward.ref", 0, 0.01, &hys_ocl_forward_ref),
 	{.name = "attention_backward.dense.wgmma",
@@ -137,6 +139,7 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	 .run = hys_ocl_backward_gather_run,
 	 .detail = &hys_ocl_backward_gather},
 	BACKWARD("attention_backward.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_backward_cpu),
+	PRODUCTS_UNITS("attention_backward", HYS_OP_ATTENTION_BACKWARD, backward),
 	BACKWARD("attention_backward.tile", 0, 0.2, &hys_ocl_backward_tile),
 	BACKWARD("attention_backward.ref", 0, 0.01, &hys_ocl_backward_ref),
 	LOSS("indexer_loss.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_loss_cpu),

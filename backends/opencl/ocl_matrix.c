@@ -77,3 +77,13 @@ bool hys_ocl_unit_multiplies(const struct hys_ocl_device *device, const char *wh
 		reason[0] = 0;
 	return reason[0] == 0;
 }
+
+bool hys_ocl_unit_multiplies_weights(const struct hys_ocl_device *device, const char *what,
+				     hys_dtype dtype, char reason[HYS_REASON_SIZE])
+{
+	if (dtype != HYS_F16)
+		return hys_ocl_unit_multiplies(device, what, dtype, reason);
+	snprintf(reason, HYS_REASON_SIZE,
+		 "weights of gradients may be too small for f16, %s is f16", what);
+	return false;
+}

@@ -50,4 +50,8 @@ void hys_ocl_define_unit(struct hys_ocl_options *options, const struct hys_ocl_u
 bool hys_ocl_unit_multiplies(const struct hys_ocl_device *device, const char *what, hys_dtype dtype,
 			     char reason[HYS_REASON_SIZE]);
 
+/* The same for gradients: their weights are of any magnitude, for which f16 has no room. */
+bool hys_ocl_unit_multiplies_weights(const struct hys_ocl_device *device, const char *what,
+				     hys_dtype dtype, char reason[HYS_REASON_SIZE]);
+
 #endif

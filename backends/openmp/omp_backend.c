@@ -18,12 +18,15 @@ static const enum omp_set portable = OMP_SET_PORTABLE;
 #ifdef HYS_ISA_AVX2
 static const enum omp_set avx2 = OMP_SET_AVX2;
 #endif
+#ifdef HYS_ISA_AVX512
+static const enum omp_set avx512 = OMP_SET_AVX512;
+#endif
 
 static const struct hys_kernel kernels[] = {
 #include "omp_kernels.def"
 };
 
-static const char *const capability_names[] = {"avx2", "fma", "f16c", NULL};
+static const char *const capability_names[] = {"avx2", "fma", "f16c", "avx512", NULL};
 
 #define THREADS_MAX 1024
 
@@ -130,11 +133,14 @@ static void device_destroy(struct hys_device *device)
 static hys_status measure(struct hys_device *device, struct hys_device_speed *speed,
 			  struct hys_error *error)
 {
-	const bool wide = (device->capabilities & OMP_NEEDS_AVX2) == OMP_NEEDS_AVX2;
-	const struct omp_isa *isas = omp_device(device)->isas;
+	const uint64_t has = device->capabilities;
+	enum omp_set set = OMP_SET_PORTABLE;
 
-	return omp_measure(omp_device(device), isas + (wide ? OMP_SET_AVX2 : OMP_SET_PORTABLE),
-			   speed, error);
+	if ((has & OMP_NEEDS_AVX2) == OMP_NEEDS_AVX2)
+		set = OMP_SET_AVX2;
+	if ((has & OMP_NEEDS_AVX512) == OMP_NEEDS_AVX512)
+		set = OMP_SET_AVX512;
+	return omp_measure(omp_device(device), omp_device(device)->isas + set, speed, error);
 }
 
 static hys_status buffer_create(struct hys_buffer *buffer, struct hys_error *error)

@@ -25,6 +25,9 @@ uint64_t omp_cpu_capabilities(void)
 	/* Not every compiler's cpu_supports knows f16c. */
 	if ((found & OMP_CAN_AVX2) && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C))
 		found |= OMP_CAN_F16C;
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+		found |= OMP_CAN_AVX512;
 	return found;
 }
 

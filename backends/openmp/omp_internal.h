@@ -9,7 +9,9 @@
 #define OMP_CAN_AVX2 1u
 #define OMP_CAN_FMA 2u
 #define OMP_CAN_F16C 4u
+#define OMP_CAN_AVX512 8u /* F, BW, DQ and VL */
 #define OMP_NEEDS_AVX2 (OMP_CAN_AVX2 | OMP_CAN_FMA | OMP_CAN_F16C)
+#define OMP_NEEDS_AVX512 (OMP_NEEDS_AVX2 | OMP_CAN_AVX512)
 
 struct omp_device {
 	struct hys_device base;

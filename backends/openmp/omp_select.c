@@ -7,11 +7,13 @@
 #include "omp_kernels.h"
 #include "omp_tile.h"
 
-/* Rows that share each panel while it is in the first-level cache: about 64
+#define PANEL_BYTES (INT64_C(16) << 10)
+
+/* Rows that share each panel while it is in the first-level cache: about 256
  * heads, but tiles enough for all threads. */
 static int64_t tile_of(const struct hys_problem *problem, int64_t rows, int32_t threads)
 {
-	const int64_t by_heads = 64 / problem->scoring.heads;
+	const int64_t by_heads = 256 / problem->scoring.heads;
 	const int64_t by_rows = rows / (4 * (int64_t)threads);
 	return hys_max64(1, hys_min64(OMP_TILE_MAX, hys_min64(by_heads, by_rows)));
 }
@@ -199,20 +201,42 @@ static void pack_entries(const struct omp_select *select)
 		pack_item, (void *)(uintptr_t)&packing);
 }
 
-/* Scores panels [begin, end) of one strip for all rows that look at them. */
+/* Panels that a query meets at a time: what stays in the first-level cache while
+ * its heads come from the second. */
+static int64_t keys_at_once(const struct omp_select *select)
+{
+	const int64_t panel = select->isa->panel;
+	const int64_t panels = PANEL_BYTES / (panel * select->dim * (int64_t)sizeof(float));
+	return panel * hys_max64(1, panels);
+}
+
+/* Scores keys [begin, end), from a multiple of the panel on, to scores[u][strip]
+ * of which the first is key `strip`'s. */
+static void score_keys(const struct omp_select *select, const struct omp_query *query,
+		       const float *packed, int64_t begin, int64_t end, int64_t strip,
+		       float *scores)
+{
+	const int64_t panel = select->isa->panel, step = keys_at_once(select);
+	for (int64_t key = begin; key < end; key += step) {
+		const int64_t keys = hys_min64(step, end - key);
+		select->isa->score(query, packed + key * select->dim, omp_ceil_div(keys, panel),
+				   scores + (key - strip), OMP_STRIP);
+	}
+}
+
+/* Scores keys [strip, end) of one strip for all rows that look at them. */
 static void score_strip(const struct omp_select *select, const struct omp_scan *scan, int64_t strip,
 			int64_t end, float *scores)
 {
-	const int64_t panel = select->isa->panel;
+	const int64_t panel = select->isa->panel, step = keys_at_once(select);
 	const int64_t stop = hys_min64(end, strip + OMP_STRIP);
-	for (int64_t key = strip; key < stop; key += panel)
+	for (int64_t key = strip; key < stop; key += step)
 		for (int64_t r = 0; r < scan->row_count; r++) {
 			const struct omp_select_row *row = scan->rows + r;
-			if (row->end <= key || row->begin >= key + panel)
-				continue;
-			select->isa->score(&row->query, scan->packed + key * select->dim,
-					   scores + r * select->groups * OMP_STRIP + (key - strip),
-					   OMP_STRIP);
+			const int64_t from = hys_max64(key, row->begin - row->begin % panel);
+			const int64_t to = hys_min64(hys_min64(key + step, stop), row->end);
+			score_keys(select, &row->query, scan->packed, from, to, strip,
+				   scores + r * select->groups * OMP_STRIP);
 		}
 }
 
@@ -262,9 +286,7 @@ void omp_scan_run(const struct omp_select *select, const struct omp_query *query
 	const int64_t panel = select->isa->panel;
 	for (int64_t at = begin - begin % OMP_STRIP; at < end; at += OMP_STRIP) {
 		const int64_t from = hys_max64(at, begin), to = hys_min64(at + OMP_STRIP, end);
-		for (int64_t key = from - from % panel; key < to; key += panel)
-			select->isa->score(query, select->entries + key * select->dim,
-					   strip + (key - at), OMP_STRIP);
+		score_keys(select, query, select->entries, from - from % panel, to, at, strip);
 		*nan |= select->isa->has_nan(strip + (from - at), to - from);
 		omp_pick_entries(pick, strip + (from - at), to - from, from);
 	}

@@ -116,7 +116,7 @@ static float score_partial(const struct omp_select *select, struct omp_select_sc
 	group.w += u * heads;
 	mean_of(select, scratch, begin, end, scratch->key, scratch->rows);
 	omp_pack(scratch->rows, 1, select->dim, select->isa->panel, scratch->partial);
-	select->isa->score(&group, scratch->partial, scratch->strip, OMP_STRIP);
+	select->isa->score(&group, scratch->partial, 1, scratch->strip, OMP_STRIP);
 	return scratch->strip[0];
 }
 

@@ -54,6 +54,11 @@ static const struct attention_case attention_table[] = {
 	{FULL("unread rows are NaN"), SEE(9, 90), .values = ATTENTION_UNREAD_NAN, .topk = 3, .dtype = BF16},
 	{FULL("huge"), SEE(20, 40), .values = ATTENTION_HUGE, .dtype = BF16},
 	{FULL("range"), SEE(40, 60), .window = 3, .dtype = BF16, .features = ATTENTION_RANGE},
+	{FULL("one key"), SEE(5, 1, .full = true), .dtype = BF16},
+	{FULL("K = 1"), SEE(20, 40), .topk = 1, .dtype = BF16},
+	{FULL("tiny"), SEE(20, 40), .values = ATTENTION_TINY, .dtype = BF16},
+	{FULL("many rows on few keys"), SEE(150, 12, .full = true), .topk = 5, .dtype = BF16},
+	{FULL("accumulate in f32"), SEE(20, 40), .dtype = BF16, .features = ATTENTION_ACCUMULATE | ATTENTION_F32_GRADS},
 };
 /* clang-format on */
 
@@ -68,6 +73,23 @@ static void forward(void **state)
 	while (suite_next(&run, &want))
 		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
 			attention_forward_try(&data, &run, suite_placements[i]);
+	attention_free(&data);
+}
+
+static void backward(void **state)
+{
+	struct suite_run run = {0};
+	struct attention_data data;
+	struct attention_grads grads;
+	struct suite_want want;
+
+	attention_make(&data, *state);
+	attention_grads_make(&grads, &data);
+	want = attention_want(&data, HYS_OP_ATTENTION_BACKWARD);
+	while (suite_next(&run, &want))
+		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
+			attention_backward_try(&data, &grads, &run, suite_placements[i]);
+	attention_grads_free(&grads);
 	attention_free(&data);
 }
 
@@ -108,6 +130,7 @@ int main(void)
 			unsetenv("HYS_TEST_FULL");
 		status |= RUN(selects, select_table, select_run);
 		status |= RUN(HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD), attention_table, forward);
+		status |= RUN(HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD), attention_table, backward);
 	}
 	return status;
 }

@@ -12,6 +12,7 @@ static inline const struct omp_isa *isa_at(int32_t i)
 	static const uint64_t needs[OMP_SETS] = {
 		[OMP_SET_PORTABLE] = 0,
 		[OMP_SET_AVX2] = OMP_NEEDS_AVX2,
+		[OMP_SET_AVX512] = OMP_NEEDS_AVX512,
 	};
 	const uint64_t has = omp_cpu_capabilities();
 

@@ -82,6 +82,11 @@ static void forward_faults(void **state)
 	try_faults(*state, HYS_OP_ATTENTION_FORWARD);
 }
 
+static void backward_faults(void **state)
+{
+	try_faults(*state, HYS_OP_ATTENTION_BACKWARD);
+}
+
 static bool has_opencl(void)
 {
 	const struct hys_context_options wanted = {.struct_size = sizeof(wanted),
@@ -112,6 +117,10 @@ int main(void)
 		tests[count++] = (struct CMUnitTest){.name = "attention_forward",
 						     .test_func = forward_faults,
 						     .initial_state = unit};
+		if (i == 0)
+			tests[count++] = (struct CMUnitTest){.name = "attention_backward",
+							     .test_func = backward_faults,
+							     .initial_state = unit};
 	}
 	return _cmocka_run_group_tests("matrix_faults", tests, count, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 # A file backends/openmp/isa/*_<suffix>.c is built, and HYS_ISA_<SUFFIX> defined, where both fit. Add a line for a new suffix.
 set(HYS_ISA_TABLE
     "avx2|x86_64,amd64,i.86|-mavx2 -mfma -mf16c"
+    "avx512|x86_64,amd64|-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 )
 
 file(GLOB HYS_SOURCES CONFIGURE_DEPENDS

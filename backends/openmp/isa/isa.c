@@ -23,12 +23,28 @@ static void fill_avx2(struct omp_isa *isa)
 }
 #endif
 
+#ifdef HYS_ISA_AVX512
+static void fill_avx512(struct omp_isa *isa)
+{
+	omp_fill_vector_avx512(isa);
+	omp_fill_softmax_avx512(isa);
+	omp_fill_gemm_avx512(isa);
+	omp_fill_rows_avx512(isa);
+	omp_fill_select_avx512(isa);
+	omp_fill_peak_avx512(isa);
+}
+#endif
+
 void omp_isa_fill(struct omp_isa *isa, enum omp_set set)
 {
 	fill_portable(isa);
 #ifdef HYS_ISA_AVX2
 	if (set >= OMP_SET_AVX2)
 		fill_avx2(isa);
+#endif
+#ifdef HYS_ISA_AVX512
+	if (set >= OMP_SET_AVX512)
+		fill_avx512(isa);
 #endif
 	(void)set;
 }

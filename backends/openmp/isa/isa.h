@@ -88,9 +88,10 @@ struct omp_isa {
 	/* select_<set>.c */
 	int64_t panel; /* keys of one panel, at most OMP_PANEL_MAX */
 	/* scores[g * stride + i] = sum over heads j of group g, ascending, of
-	 * w_j * act(scale * <q_j, key_i>), for the keys i of packed[dim][panel]. */
-	void (*score)(const struct omp_query *query, const float *packed, float *scores,
-		      int64_t stride);
+	 * w_j * act(scale * <q_j, key_i>), for the keys i of
+	 * packed[panels][dim][panel]. */
+	void (*score)(const struct omp_query *query, const float *packed, int64_t panels,
+		      float *scores, int64_t stride);
 	/* Appends the scores that are not below `least`, ascending, with their
 	 * index first + i; answers how many. With least = NaN all, NaN too. May
 	 * write up to OMP_FILTER_SLACK elements behind the last one. */
@@ -111,7 +112,7 @@ struct omp_isa {
 
 /* Instruction sets, each with all that the ones before it on the same kind of
  * processor have. */
-enum omp_set { OMP_SET_PORTABLE, OMP_SET_AVX2, OMP_SETS };
+enum omp_set { OMP_SET_PORTABLE, OMP_SET_AVX2, OMP_SET_AVX512, OMP_SETS };
 
 /* The table of a set, without what the build left out. */
 void omp_isa_fill(struct omp_isa *isa, enum omp_set set);

@@ -1,13 +1,13 @@
-/* select_avx2.c - scoring and filtering with AVX2 and FMA. Four heads by 24
- * keys take 12 accumulators, three registers of keys and one of a head: all
- * sixteen. */
+/* select_avx2.c - scoring and filtering with AVX2 and FMA. Six heads by 16 keys
+ * take 12 accumulators, two registers of keys and one of a head; wider panels
+ * would be cut more often where blocks of keys are chosen. */
 #include <immintrin.h>
 #include <math.h>
 
 #include "isa_functions.h"
 
-#define PANEL 24
-#define HEADS 4
+#define PANEL 16
+#define HEADS 6
 #define VECTORS (PANEL / 8)
 
 /* dot[h][v] = <q_h, keys 8v..8v+7>, for a number of heads that the compiler
@@ -22,12 +22,10 @@ static inline __attribute__((always_inline)) void multiply(const float *q, int32
 	for (int64_t d = 0; d < dim; d++, packed += PANEL) {
 		const __m256 k0 = _mm256_loadu_ps(packed);
 		const __m256 k1 = _mm256_loadu_ps(packed + 8);
-		const __m256 k2 = _mm256_loadu_ps(packed + 16);
 		for (int32_t h = 0; h < heads; h++) {
 			const __m256 a = _mm256_broadcast_ss(q + h * dim + d);
 			dot[h][0] = _mm256_fmadd_ps(a, k0, dot[h][0]);
 			dot[h][1] = _mm256_fmadd_ps(a, k1, dot[h][1]);
-			dot[h][2] = _mm256_fmadd_ps(a, k2, dot[h][2]);
 		}
 	}
 }
@@ -38,40 +36,37 @@ static inline __m256 add_head(__m256 sum, __m256 w, __m256 scale, __m256 floor, 
 	return _mm256_fmadd_ps(w, _mm256_max_ps(floor, _mm256_mul_ps(scale, dot)), sum);
 }
 
-/* Where the next head's products go: the sums of its group, and how many heads
- * of that are still to come. */
+/* Where the next head's products go: the sums of its group in the first panel,
+ * and how many heads of that are still to come. */
 struct cursor {
 	float *sums, *next;
 	int64_t left, stride;
 };
 
-static inline void open_group(struct cursor *cursor, int64_t heads)
-{
-	cursor->sums = cursor->next;
-	cursor->next += cursor->stride;
-	cursor->left = heads;
-	for (int32_t v = 0; v < VECTORS; v++)
-		_mm256_storeu_ps(cursor->sums + 8 * v, _mm256_setzero_ps());
-}
-
+/* The heads' products with one panel, some of which may open a group. */
 static inline void add_heads(const struct omp_query *query, int64_t j, int32_t heads, __m256 scale,
-			     __m256 floor, __m256 dot[HEADS][VECTORS], struct cursor *cursor)
+			     __m256 floor, __m256 dot[HEADS][VECTORS], struct cursor *cursor,
+			     int64_t at)
 {
 	for (int32_t h = 0; h < heads; h++, cursor->left--) {
-		if (cursor->left == 0)
-			open_group(cursor, query->group_heads);
+		const bool opens = cursor->left == 0;
 		const __m256 w = _mm256_broadcast_ss(query->w + j + h);
+		if (opens) {
+			cursor->sums = cursor->next;
+			cursor->next += cursor->stride;
+			cursor->left = query->group_heads;
+		}
 		for (int32_t v = 0; v < VECTORS; v++) {
-			const __m256 sum = _mm256_loadu_ps(cursor->sums + 8 * v);
-			_mm256_storeu_ps(cursor->sums + 8 * v,
-					 add_head(sum, w, scale, floor, dot[h][v]));
+			float *to = cursor->sums + at + 8 * v;
+			const __m256 sum = opens ? _mm256_setzero_ps() : _mm256_loadu_ps(to);
+			_mm256_storeu_ps(to, add_head(sum, w, scale, floor, dot[h][v]));
 		}
 	}
 }
 
 /* The same when all of them belong to the current group. */
-static inline void add_four_heads(const float *w, __m256 scale, __m256 floor,
-				  __m256 dot[HEADS][VECTORS], float *sums)
+static inline void add_whole(const float *w, __m256 scale, __m256 floor, __m256 dot[HEADS][VECTORS],
+			     float *sums)
 {
 	for (int32_t v = 0; v < VECTORS; v++) {
 		__m256 sum = _mm256_loadu_ps(sums + 8 * v);
@@ -83,36 +78,40 @@ static inline void add_four_heads(const float *w, __m256 scale, __m256 floor,
 
 static inline __attribute__((always_inline)) void score_heads(const struct omp_query *query,
 							      int64_t j, int32_t heads,
-							      const float *packed,
+							      const float *packed, int64_t panels,
 							      struct cursor *cursor)
 {
 	const __m256 scale = _mm256_set1_ps(query->scale);
 	const __m256 floor = _mm256_set1_ps(query->relu ? 0.0f : -INFINITY);
-	__m256 dot[HEADS][VECTORS];
-	multiply(query->q + j * query->dim, heads, query->dim, packed, dot);
-	if (cursor->left == 0)
-		open_group(cursor, query->group_heads);
-	if (heads < HEADS || cursor->left < HEADS) {
-		add_heads(query, j, heads, scale, floor, dot, cursor);
-		return;
+	const bool whole = heads == HEADS && cursor->left >= HEADS;
+	const struct cursor before = *cursor;
+	for (int64_t p = 0; p < panels; p++, packed += query->dim * PANEL) {
+		__m256 dot[HEADS][VECTORS];
+		multiply(query->q + j * query->dim, heads, query->dim, packed, dot);
+		*cursor = before;
+		if (whole)
+			add_whole(query->w + j, scale, floor, dot, cursor->sums + p * PANEL);
+		else
+			add_heads(query, j, heads, scale, floor, dot, cursor, p * PANEL);
 	}
-	add_four_heads(query->w + j, scale, floor, dot, cursor->sums);
-	cursor->left -= HEADS;
+	if (whole)
+		cursor->left -= HEADS;
 }
 
-static void score(const struct omp_query *query, const float *packed, float *scores, int64_t stride)
+static void score(const struct omp_query *query, const float *packed, int64_t panels, float *scores,
+		  int64_t stride)
 {
 	struct cursor cursor = {.next = scores, .stride = stride};
 	const int64_t rest = query->heads % HEADS;
 	const int64_t whole = query->heads - rest;
 	for (int64_t j = 0; j < whole; j += HEADS)
-		score_heads(query, j, HEADS, packed, &cursor);
-	if (rest == 3)
-		score_heads(query, whole, 3, packed, &cursor);
-	else if (rest == 2)
-		score_heads(query, whole, 2, packed, &cursor);
-	else if (rest == 1)
-		score_heads(query, whole, 1, packed, &cursor);
+		score_heads(query, j, HEADS, packed, panels, &cursor);
+	if (rest >= 4)
+		score_heads(query, whole, 4, packed, panels, &cursor);
+	if (rest % 4 >= 2)
+		score_heads(query, whole + rest / 4 * 4, 2, packed, panels, &cursor);
+	if (rest % 2 == 1)
+		score_heads(query, query->heads - 1, 1, packed, panels, &cursor);
 }
 
 /* Appends the lanes of `mask`, lowest first. */

@@ -84,7 +84,8 @@ static inline __attribute__((always_inline)) void score_heads(const struct omp_q
 	}
 }
 
-static void score(const struct omp_query *query, const float *packed, float *scores, int64_t stride)
+static void score_panel(const struct omp_query *query, const float *packed, float *scores,
+			int64_t stride)
 {
 	struct cursor cursor = {.next = scores, .stride = stride};
 	int64_t j = 0;
@@ -92,6 +93,13 @@ static void score(const struct omp_query *query, const float *packed, float *sco
 		score_heads(query, j, HEADS, packed, &cursor);
 	for (; j < query->heads; j++)
 		score_heads(query, j, 1, packed, &cursor);
+}
+
+static void score(const struct omp_query *query, const float *packed, int64_t panels, float *scores,
+		  int64_t stride)
+{
+	for (int64_t p = 0; p < panels; p++)
+		score_panel(query, packed + p * query->dim * PANEL, scores + p * PANEL, stride);
 }
 
 int64_t omp_filter_portable(const float *scores, int64_t n, float least, int32_t first,
