@@ -30,7 +30,7 @@ struct scoring {
 static inline heads_t activate(const struct scoring *scoring, heads_t dot_product)
 {
 	const heads_t z = scoring->scale * dot_product;
-	return scoring->relu ? (z < 0.0f ? (heads_t)(0.0f) : z) : z;
+	return scoring->relu ? select(z, (heads_t)(0.0f), z < 0.0f) : z;
 }
 
 /* ---- the factor ---- */
@@ -379,7 +379,7 @@ spread(int start, long first, struct scoring scoring, __global uchar *work, stru
 			const heads_t slope = slopes[p], none = 0.0f;
 			const heads_t z = scoring.scale * dot_product;
 			part = FMA(slope, activate(&scoring, dot_product), part);
-			STORE_HEADS(scoring.relu ? (z > 0.0f ? slope * w : none) : slope * w,
+			STORE_HEADS(scoring.relu ? select(none, slope * w, z > 0.0f) : slope * w,
 				    weight);
 		}
 		sum += part;

@@ -20,7 +20,7 @@ rule() {
 all_but() {
 	local except=$1
 	shift
-	ls "$@" 2>/dev/null | grep -vxE "$except"
+	printf "%s\n" "$@" | grep -vxE "$except"
 }
 
 include='^[ 	]*#[ 	]*include[ 	]*'
@@ -29,7 +29,7 @@ core=$(all_but NONE src/*.[ch])
 openmp=$(all_but NONE backends/openmp/*.[ch] backends/openmp/isa/*.[ch])
 opencl=$(all_but NONE backends/opencl/*.[ch])
 tools=$(all_but NONE tools/*.[ch])
-core_private=$(cd src && ls ./*.h | sed 's|^\./||' | grep -vxE 'backend\.h|alloc\.h|check\.h' | sed 's/\./\\./' | paste -sd '|')
+core_private=$(cd src && printf "%s\n" *.h | grep -vxE 'backend\.h|alloc\.h|check\.h' | sed 's/\./\\./' | paste -sd '|')
 backend_headers='(omp|ocl)_[a-z0-9_]+\.h'
 
 # shellcheck disable=SC2046,SC2086

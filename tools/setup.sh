@@ -39,6 +39,7 @@ libc6-dev-i386-cross      ci    32-bit build                              none
 gcc-aarch64-linux-gnu     ci    aarch64 build                             cmd:aarch64-linux-gnu-gcc
 libc6-dev-arm64-cross     ci    aarch64 build                             none
 qemu-user                 ci    runs aarch64 programs                     cmd:qemu-aarch64
+shellcheck                ci    checks the scripts                        cmd:shellcheck
 ccache                    ci    compiles for one configuration only once  cmd:ccache
 clang-19                  ci    kernels for AMD and NVIDIA devices        cmd:clang-19
 llvm-19                   ci    looks into what clang-19 made             cmd:llvm-objdump-19
@@ -134,7 +135,7 @@ missing_unpacked() {
     local package set rest
     [ "$want" = ci ] || return
     while read -r package set rest; do
-        [[ "$set" != ci/* ]] || [ -e "$unpack_in/${set#ci/}/.$package" ] || echo "$package ${set#ci/}"
+        [[ "$set" != ci/* ]] || [ -s "$unpack_in/${set#ci/}/.$package" ] || echo "$package ${set#ci/}"
     done <<< "$packages"
 }
 
@@ -158,9 +159,9 @@ download() { # package[:architecture]
 unpack() { # package folder
     local folder=$unpack_in/$2 deb
     mkdir -p "$folder" && deb=$(mktemp -d) || return
-    (cd "$deb" && download "$1") && dpkg -x "$deb"/*.deb "$folder" && touch "$folder/.$1"
+    (cd "$deb" && download "$1") && dpkg -x "$deb"/*.deb "$folder" && dpkg-deb -f "$deb"/*.deb Version > "$folder/.$1"
     rm -rf "$deb"
-    [ -e "$folder/.$1" ]
+    [ -s "$folder/.$1" ]
 }
 
 if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then debian=1; else debian=0; fi

@@ -163,7 +163,7 @@ static int32_t find_dpas_lanes(cl_device_id id)
 }
 
 /* What the device can do, less what the caller pretends away. */
-static void find_capabilities(struct hys_ocl_device *device)
+void hys_ocl_find_capabilities(struct hys_ocl_device *device)
 {
 	const char *const *names = hys_backend_opencl.capability_names;
 	struct hys_device_info *info = &device->base.info;
@@ -223,7 +223,7 @@ static void describe(struct hys_ocl_device *device)
 			(int32_t)(10 * device_number(id, DEVICE_COMPUTE_CAPABILITY_MAJOR_NV) +
 				  device_number(id, DEVICE_COMPUTE_CAPABILITY_MINOR_NV));
 	device->dpas_lanes = find_dpas_lanes(id);
-	find_capabilities(device);
+	hys_ocl_find_capabilities(device);
 }
 
 /* Fills `reason` and answers false when the device cannot be used. */

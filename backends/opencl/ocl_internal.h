@@ -79,6 +79,8 @@ hys_status hys_ocl_check_bytes(struct hys_error *error, cl_int code, const char 
 
 hys_status hys_ocl_discover(struct hys_discovery *discovery, struct hys_error *error);
 void hys_ocl_device_destroy(struct hys_device *device);
+/* Fills capabilities, and info.capabilities, from the other fields; less what the host disables. */
+void hys_ocl_find_capabilities(struct hys_ocl_device *device);
 
 /* ---- ocl_program.c ---- */
 
@@ -117,6 +119,24 @@ struct hys_ocl_instance {
 	int32_t count;
 };
 
+/* The text of a program as OpenCL takes it: pieces of the embedded files. */
+#define HYS_OCL_PIECES_MAX 64
+struct hys_ocl_text {
+	const char *pieces[HYS_OCL_PIECES_MAX];
+	size_t lengths[HYS_OCL_PIECES_MAX];
+	cl_uint count;
+	const char *included[HYS_OCL_PIECES_MAX]; /* each file once */
+	int32_t included_count;
+};
+
+/* `file` with all that it includes. */
+hys_status hys_ocl_program_text(const char *file, struct hys_ocl_text *text,
+				struct hys_error *error);
+/* Everything that a program of `source` is built with; calls nothing of OpenCL. */
+hys_status hys_ocl_program_options(const struct hys_ocl_device *device,
+				   const struct hys_ocl_source *source,
+				   const struct hys_problem *problem,
+				   struct hys_ocl_options *options, struct hys_error *error);
 /* Builds `source`, or takes it from the disk cache. *program is a cl_program.
  * HYS_BUILD_FAILED with the head of the log. */
 hys_status hys_ocl_program_build(struct hys_ocl_device *device, const struct hys_ocl_source *source,
@@ -195,6 +215,7 @@ extern const struct hys_kernel hys_ocl_kernels[];
 
 hys_status hys_ocl_measure(struct hys_device *device, struct hys_device_speed *speed,
 			   struct hys_error *error);
+extern const struct hys_ocl_source hys_ocl_peak_source;
 
 /* ---- ocl_gemm.c: the only user of CLBlast ---- */
 

@@ -10,7 +10,7 @@
 #define WANTED_S 0.1
 
 static const char *const entries[] = {"peak_fma", NULL};
-static const struct hys_ocl_source source = {"peak.cl", entries, NULL, NULL, NULL};
+const struct hys_ocl_source hys_ocl_peak_source = {"peak.cl", entries, NULL, NULL, NULL};
 
 struct measuring {
 	struct hys_stream stream;
@@ -74,7 +74,7 @@ static hys_status open_measuring(struct measuring *m, struct hys_error *error)
 	struct hys_ocl_device *device = m->stream.device;
 	hys_status status = HYS_OK;
 	cl_int code = CL_SUCCESS;
-	HYS_TRY(hys_ocl_program_build(device, &source, NULL, &m->program, error));
+	HYS_TRY(hys_ocl_program_build(device, &hys_ocl_peak_source, NULL, &m->program, error));
 	m->instance.entries = entries;
 	m->instance.kernels[0] = clCreateKernel(m->program, entries[0], &code);
 	HYS_TRY(hys_ocl_check(error, code, "clCreateKernel"));

@@ -9,17 +9,6 @@
 #include "ocl_internal.h"
 #include "ocl_ptx.h"
 
-#define PIECES_MAX 64
-
-/* The text of a program as OpenCL takes it: pieces of the embedded files. */
-struct text {
-	const char *pieces[PIECES_MAX];
-	size_t lengths[PIECES_MAX];
-	cl_uint count;
-	const char *included[PIECES_MAX]; /* each file once */
-	int32_t included_count;
-};
-
 static void append(struct hys_ocl_options *options, const char *text)
 {
 	size_t length = strlen(text);
@@ -59,32 +48,32 @@ static const struct hys_embedded_source *find_source(const char *name, size_t le
 	return NULL;
 }
 
-static hys_status add_piece(struct text *text, const char *bytes, size_t length,
+static hys_status add_piece(struct hys_ocl_text *text, const char *bytes, size_t length,
 			    struct hys_error *error)
 {
 	if (length == 0)
 		return HYS_OK;
-	if (text->count == PIECES_MAX)
+	if (text->count == HYS_OCL_PIECES_MAX)
 		return hys_fail(error, HYS_INTERNAL, 0, "a device program has more than %d pieces",
-				PIECES_MAX);
+				HYS_OCL_PIECES_MAX);
 	text->pieces[text->count] = bytes;
 	text->lengths[text->count++] = length;
 	return HYS_OK;
 }
 
-static bool include_once(struct text *text, const char *name)
+static bool include_once(struct hys_ocl_text *text, const char *name)
 {
 	for (int32_t i = 0; i < text->included_count; i++)
 		if (strcmp(text->included[i], name) == 0)
 			return false;
-	if (text->included_count < PIECES_MAX)
+	if (text->included_count < HYS_OCL_PIECES_MAX)
 		text->included[text->included_count++] = name;
 	return true;
 }
 
 /* Appends a file, with the files that it #includes in place of those lines:
  * the driver's compiler has no folder to look in. */
-static hys_status add_file(struct text *text, const char *name, size_t length,
+static hys_status add_file(struct hys_ocl_text *text, const char *name, size_t length,
 			   struct hys_error *error)
 {
 	static const char directive[] = "#include \"";
@@ -109,6 +98,13 @@ static hys_status add_file(struct text *text, const char *name, size_t length,
 		}
 	}
 	return add_piece(text, start, strlen(start), error);
+}
+
+hys_status hys_ocl_program_text(const char *file, struct hys_ocl_text *text,
+				struct hys_error *error)
+{
+	*text = (struct hys_ocl_text){0};
+	return add_file(text, file, strlen(file), error);
 }
 
 /* What the driver's compiler said, to be freed; NULL when it is nothing. */
@@ -262,8 +258,8 @@ static void store(struct hys_ocl_device *device, const struct hys_ocl_key *key, 
 static hys_status build_source(struct hys_ocl_device *device, const char *file, const char *options,
 			       cl_program *out, struct hys_error *error)
 {
-	struct text text = {0};
-	hys_status status = add_file(&text, file, strlen(file), error);
+	struct hys_ocl_text text;
+	hys_status status = hys_ocl_program_text(file, &text, error);
 	if (status != HYS_OK)
 		return status;
 	cl_int code = CL_SUCCESS;
@@ -314,21 +310,33 @@ static hys_status compile(struct hys_ocl_device *device, const struct hys_ocl_so
 	return build_source(device, source->file, options, out, error);
 }
 
+hys_status hys_ocl_program_options(const struct hys_ocl_device *device,
+				   const struct hys_ocl_source *source,
+				   const struct hys_problem *problem,
+				   struct hys_ocl_options *options, struct hys_error *error)
+{
+	*options = (struct hys_ocl_options){0};
+	append(options, "-cl-std=CL1.2");
+	if (device->compute_capability)
+		append(options, " -cl-nv-verbose");
+	if (device->fast_fma)
+		hys_ocl_define(options, "FAST_FMA", 1);
+	if (source->define)
+		source->define(source, device, problem, options);
+	if (options->overflow)
+		return hys_fail(error, HYS_INTERNAL, 0, "build options of %s are too long",
+				source->file);
+	return HYS_OK;
+}
+
 hys_status hys_ocl_program_build(struct hys_ocl_device *device, const struct hys_ocl_source *source,
 				 const struct hys_problem *problem, cl_program *program,
 				 struct hys_error *error)
 {
-	struct hys_ocl_options options = {0};
-	append(&options, "-cl-std=CL1.2");
-	if (device->compute_capability)
-		append(&options, " -cl-nv-verbose");
-	if (device->fast_fma)
-		hys_ocl_define(&options, "FAST_FMA", 1);
-	if (source->define)
-		source->define(source, device, problem, &options);
-	if (options.overflow)
-		return hys_fail(error, HYS_INTERNAL, 0, "build options of %s are too long",
-				source->file);
+	struct hys_ocl_options options;
+	hys_status status = hys_ocl_program_options(device, source, problem, &options, error);
+	if (status != HYS_OK)
+		return status;
 	if (!cached(device))
 		return compile(device, source, options.text, program, error);
 
@@ -336,7 +344,7 @@ hys_status hys_ocl_program_build(struct hys_ocl_device *device, const struct hys
 	make_key(device, source, options.text, &key);
 	cl_program built = load(device, &key, source->file, options.text);
 	if (!built) {
-		hys_status status = compile(device, source, options.text, &built, error);
+		status = compile(device, source, options.text, &built, error);
 		if (status != HYS_OK)
 			return status;
 		store(device, &key, built);

@@ -45,15 +45,17 @@ need() { # Debian-package command...
     done
 }
 
-# Configures and builds $HYS_CI_ROOT/FOLDER. A folder that another stage built is only brought up to date.
+# Configures and builds $HYS_CI_ROOT/FOLDER; only the programs named in $programs, if it is set. A folder that another stage built is only
+# brought up to date.
 build() { # preset folder [option for cmake]...
     local preset=$1 name=$2 folder=$HYS_CI_ROOT/$2 log
     shift 2
     log=$folder/build.log
     mkdir -p "$folder"
     note "build $name: preset $preset${*:+ $*}"
+    # shellcheck disable=SC2086
     if cmake --preset "$preset" -B "$folder" "-DHYS_TEST_POCL_CACHE=${HYS_TEST_POCL_CACHE:-$HYS_CI_ROOT/pocl}" "$@" > "$log" 2>&1 &&
-       cmake --build "$folder" -j "$HYS_CI_JOBS" >> "$log" 2>&1; then
+       cmake --build "$folder" -j "$HYS_CI_JOBS" ${programs:+--target $programs} >> "$log" 2>&1; then
         return 0
     fi
     grep -nE -A 8 'error:|Error|FAILED' "$log" | head -n 30
