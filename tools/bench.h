@@ -11,7 +11,7 @@ struct bench {
 	int64_t topk;
 	int64_t share; /* percent of a row's choices that the row before has made, too */
 	hys_dtype dtype;
-	bool full, json;
+	bool full, json, explain;
 	struct hys_problem problem;
 };
 
@@ -28,6 +28,9 @@ union arguments {
  * d->error filled. */
 bool bench_operands(struct bench_data *d, const struct bench *b, hys_op op, struct hys_batch *batch,
 		    union arguments *args);
+/* Prints what bounds the operation, and how near `seconds` came. */
+void bench_explain(const struct hys_device_info *info, const struct hys_cost *cost,
+		   const struct hys_device_speed *peak, double seconds);
 /* Runs the operation and waits for it. */
 hys_status bench_call(hys_op op, struct hys_exec *exec, struct hys_batch *batch,
 		      const union arguments *args, struct hys_error *error);

@@ -13,6 +13,7 @@ static const char doc[] =
 	"the same run. The caches of GPUs are flushed before each run.\v"
 	"Examples:\n"
 	"  hyscale bench select --rows 512 --keys 8192 --index-heads 64 --topk 2048\n"
+	"  hyscale bench dense_forward --rows 1024 --keys 4096 --explain\n"
 	"  hyscale bench attention_forward --model dsv32 --rows 256 --dtype bf16\n"
 	"  hyscale bench select --model dsv32 --method coarse_to_fine --json\n";
 
@@ -71,6 +72,7 @@ static const struct argp_option options[] = {
 	{"kernels", KEY_KERNELS, "NAMES", 0, "Force kernels by name, comma list", 0},
 	{"repeat", KEY_REPEAT, "N", 0, "Timed runs (default 20)", 0},
 	{"json", 'j', 0, 0, "One JSON object a line", 0},
+	{"explain", 'x', 0, 0, "Print what bounds the operation, and how near it came", 0},
 	{0},
 };
 
@@ -151,6 +153,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		break;
 	case 'j':
 		bench->json = true;
+		break;
+	case 'x':
+		bench->explain = true;
 		break;
 	case KEY_KERNELS:
 		bench->kernels = argument;
@@ -333,6 +338,8 @@ static void report(const struct bench *b, hys_op op, const struct result *r, boo
 		if (shown > peak && r->info.kind == HYS_DEVICE_CPU && r->dtype == HYS_F32)
 			tool_complain("more than the peak: the machine was probably busy while the "
 				      "peak was measured");
+		if (b->explain)
+			bench_explain(&r->info, &r->cost, &r->peak, r->timing.median);
 		return;
 	}
 	cJSON *line = cJSON_CreateObject();

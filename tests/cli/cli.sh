@@ -101,6 +101,8 @@ for op in select attention_forward attention_backward indexer_loss pool dense_fo
     expect "bench $op" 0 '"fraction_of_peak":[0-9]' "$hyscale" bench $op --device openmp --rows 32 --keys 96 --index-heads 4 \
         --index-dim 16 --topk 8 --heads 4 --head-dim 24 --value-dim 16 --repeat 2 --json
 done
+expect "bench explained" 0 "% of the roof" "$hyscale" bench select --device openmp --rows 32 --keys 96 --index-heads 4 --index-dim 16 \
+    --topk 8 --repeat 2 --explain
 expect "bench unknown op" 2 "unknown operation" "$hyscale" bench sort
 expect "bench bad shape" 2 "heads" "$hyscale" bench attention_forward --heads 5 --kv-heads 2 --device openmp
 expect "demo" 0 '"mass_exact":0\.[0-9]' "$hyscale" demo --device openmp --repeat 1 --topk 32 --json "$source/tools/models/smollm2_layers.safetensors"
