@@ -138,25 +138,14 @@ static int64_t pass_limit(const struct hys_device *device)
 			 hys_max64(PASS_BYTES_LEAST, device->info.memory_bytes / 32));
 }
 
-/* Room for the lines of a pass, however a smaller call would be split. */
-static int64_t room_for_lines(const struct hys_ocl_scan *scan, const struct hys_device *device,
-			      const struct hys_size *size, int32_t samples, int64_t lines)
+/* Of a line at most, however its pass is split. */
+static int64_t most_line_bytes(const struct hys_ocl_scan *scan, const struct hys_size *size,
+			       int32_t samples)
 {
-	const int64_t unit = (int64_t)TILE_LINES * size->problem->scoring.groups;
-	const int64_t units = hys_max64(1, 2 * (int64_t)device->info.compute_units);
 	int64_t most = 0;
-	for (int32_t splits = 1; splits <= SPLITS_MAX; splits *= 2) {
-		/* more lines than these are split less */
-		const int64_t there =
-			splits == 1
-				? lines
-				: hys_min64(lines, units * 2 / splits * scan->tile_lines + unit);
-		const int64_t bytes = hys_mul64(hys_round_up(there, TILE_LINES),
-						line_bytes(scan, size, splits, samples));
-		most = hys_max64(most, bytes);
-	}
-	return hys_min64(most,
-			 pass_limit(device) + unit * line_bytes(scan, size, SPLITS_MAX, samples));
+	for (int32_t splits = 1; splits <= SPLITS_MAX; splits *= 2)
+		most = hys_max64(most, line_bytes(scan, size, splits, samples));
+	return most;
 }
 
 static void lay_out_repair(struct layout *layout, const struct hys_size *size)
@@ -205,8 +194,7 @@ static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *de
 	pass->samples_room = (cl_int)hys_min64(
 		SAMPLES_MOST, hys_round_up(most_entries(size) / 32 + 1, BLOCK_KEYS));
 	/* passes of one size: the fewest that fit */
-	const int64_t each =
-		line_bytes(scan, size, splits_of(scan, device, lines), pass->samples_room);
+	const int64_t each = most_line_bytes(scan, size, pass->samples_room);
 	const int64_t fit = hys_max64(1, pass_limit(device) / each / unit);
 	const int64_t passes = hys_ocl_divide_up(lines / unit, fit);
 	layout->lines = hys_ocl_divide_up(lines / unit, passes) * unit;
@@ -223,9 +211,11 @@ int64_t hys_ocl_scan_workspace(const struct hys_kernel *kernel, const struct hys
 	const struct hys_ocl_scan *scan = kernel->detail;
 	struct layout layout;
 	lay_out(scan, device, size, &layout);
-	const int64_t groups = size->problem->scoring.groups;
-	const int64_t lines = hys_round_up(hys_max64(1, size->rows), TILE_LINES) * groups;
-	const int64_t room = room_for_lines(scan, device, size, layout.pass.samples_room, lines);
+	const int64_t unit = TILE_LINES * (int64_t)size->problem->scoring.groups;
+	const int64_t lines = hys_max64(1, hys_ocl_divide_up(size->rows, TILE_LINES)) * unit;
+	const int64_t each = most_line_bytes(scan, size, layout.pass.samples_room);
+	const int64_t room =
+		hys_min64(hys_mul64(lines, each), hys_max64(pass_limit(device), unit * each));
 	return hys_add64(layout.pass.packed, room) + 16 * HYS_ALIGN;
 }
 
