@@ -14,6 +14,9 @@
 #define KEYS_AT (GRAD_AT + VALUE_PANELS * TILE_ROWS * PANEL_BYTES)
 #define VALUES_AT (KEYS_AT + KEY_STAGES * KEYS_BYTES)
 #define BARRIERS_AT (VALUES_AT + VALUE_STAGES * VALUES_BYTES)
+#include "flash_rings.clh"
 #include "flash_gradient.clh"
 #include "flash_backward_rows.clh"
+#define KEY_TILE 128
+#define ROW_PLACES 3
 #include "flash_backward_keys.clh"

@@ -4,31 +4,53 @@
  * Options: ELEMENT_TYPE, HEAD_DIM, VALUE_DIM, SOFTCAP, TILE_KEYS, PLACES, LOCAL_BYTES, HAND_OVER. */
 #define HEAD_PANELS ((HEAD_DIM + 63) / 64)
 #define VALUE_PANELS ((VALUE_DIM + 63) / 64)
-#define PLACES_AT 0
-#define TILES_AT (PLACES * PLACE_BYTES)
-#define BARRIERS_AT (TILES_AT + PLACES * 16)
-#if ELEMENT_TYPE == 2
-#define MMA_TYPES ".f32.f16.f16.f32"
-#else
-#define MMA_TYPES ".f32.bf16.bf16.f32"
-#endif
 #include "flash_tiles.clh"
 #include "flash_softmax.clh"
 
 #define HEAD_STEPS ((HEAD_DIM + 15) / 16)
 #define VALUE_STEPS ((VALUE_DIM + 15) / 16)
 
-/* One tile for the warp's rows. */
-INLINE void attend(const struct tile_of_keys *tile, uint at, const uint *q, float *o,
-		   const struct intervals *own, struct softmax *rows, const struct flash *call)
+/* Rows of a tensor as operand a: two rows of a thread, `steps` * 16 channels. */
+INLINE void load_rows(uint *a, int steps, const __global ushort *x, long4 at, int pairs,
+		      int columns, const struct flash *call, int bundle, int first)
 {
-	const struct operand keys = keys_operand(at, tile->start);
-	const struct operand values = values_operand(at + KEYS_BYTES, tile->start);
+	const int column = (int)(get_local_id(0) % 4) * 2;
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		const int m = first + 8 * r, row = m / call->pad, h = m % call->pad;
+		const bool real = row < call->rows && h < call->bundle;
+		const __global ushort *from =
+			x + at.s0 + (real ? row * at.s1 + (bundle * call->bundle + h) * at.s2 : 0);
+#pragma unroll
+		for (int i = 0; i < 2 * steps; i++) {
+			const int c = column + 8 * i;
+			uint two = 0;
+			if (real && pairs && c + 2 <= columns) {
+				two = *(const __global uint *)(from + c);
+			} else if (real) {
+				two = c < columns ? from[c] : 0;
+				two |= c + 1 < columns ? (uint)from[c + 1] << 16 : 0;
+			}
+			a[i / 2 * 4 + i % 2 * 2 + r] = two;
+		}
+	}
+}
+
+/* One tile for the warp's rows. */
+INLINE void attend(const struct tile_of_keys *tile, const uint *q, float *o,
+		   const struct intervals *own, struct softmax *rows, const struct flash *call,
+		   uint local_at)
+{
+	const struct operand keys = keys_operand(PLACE(tile->keys), tile->start);
+	const struct operand values = values_operand(PLACE(tile->values), tile->start);
+	const uint lane = get_local_id(0) % 32;
 	const int column = tile->start + (int)(get_local_id(0) % 4) * 2;
 	float x[TILE_KEYS / 2];
 	uint shares[TILE_KEYS / 4];
 	int begin[2], end[2];
-	multiply_keys(x, q, HEAD_STEPS, &keys);
+	wait_barrier(FULL(tile->keys), tile->keys_parity);
+	multiply_part(x, q, HEAD_STEPS, &keys, 0, TILE_KEYS / 16);
+	warp_arrive(FREE(tile->keys), lane);
 	if (SOFTCAP)
 		cap_all(x, TILE_KEYS / 2, call);
 	if (!see_tile(tile, own, begin, end))
@@ -40,7 +62,9 @@ INLINE void attend(const struct tile_of_keys *tile, uint at, const uint *q, floa
 			o[i] *= rows->factor[ROW_OF(i)];
 	}
 	pack_all(x, shares, TILE_KEYS / 4);
-	multiply_values(o, shares, VALUE_STEPS, &values);
+	wait_barrier(FULL(tile->values), tile->values_parity);
+	add_part(o, shares, VALUE_STEPS, &values, 0, TILE_KEYS / 16);
+	warp_arrive(FREE(tile->values), lane);
 }
 
 /* Work-groups take items number id, id + count, ...: TILE_ROWS packed rows of a bundle. */
@@ -71,38 +95,29 @@ forward(const __global ushort *q, long4 q_at, int q_pairs, __global ushort *o, l
 					.row_end_at = row_end_at,
 					.other_begin_at = other_begin_at,
 					.other_end_at = other_end_at};
-	struct turn turn = {0, 0};
+	struct turn queue = {0, 0};
 
 	if (get_local_id(0) == 0)
-		for (int i = 0; i < PLACES; i++) {
-			barrier_init(FULL(i), FULL_ARRIVALS);
-			barrier_init(EMPTY(i), WARPS);
-		}
-	publish_local();
+		init_places(local_at);
+	fence_async();
 	barrier(CLK_LOCAL_MEM_FENCE);
 	call.scale = fabs(call.scale);
 	if (warp >= WARPS) {
 #ifdef HAND_OVER
-		FEWER_REGISTERS("72");
-		if (warp > WARPS)
-			return;
+		GIVE_REGISTERS(80);
 #endif
-		turn.parity = 1;
-		for (int item = (int)get_group_id(0); item < items; item += (int)get_num_groups(0))
-			fetch_item(&reading, &rules, work, &call, item / call.tiles,
-				   (call.tiles - 1 - item % call.tiles) * TILE_ROWS, &turn,
-				   local_at);
+		if (warp == WARPS)
+			fetch_items(&reading, &rules, work, &call, local_at);
 		return;
 	}
 #ifdef HAND_OVER
-	MORE_REGISTERS("216");
+	TAKE_REGISTERS(216);
 #endif
 	for (int item = (int)get_group_id(0); item < items; item += (int)get_num_groups(0)) {
 		const int bundle = item / call.tiles;
 		const int m =
 			(call.tiles - 1 - item % call.tiles) * TILE_ROWS + warp * 16 + lane / 4;
 		struct intervals own[2];
-		struct tile_of_keys tile;
 		struct softmax rows;
 		uint a[HEAD_STEPS * 4];
 		float sums[VALUE_STEPS * 8];
@@ -118,14 +133,12 @@ forward(const __global ushort *q, long4 q_at, int q_pairs, __global ushort *o, l
 		for (int i = 0; i < VALUE_STEPS * 8; i++)
 			sums[i] = 0.0f;
 		start_softmax(&rows);
-		do {
-			barrier_wait(FULL(turn.at), turn.parity);
-			tile = load_tile(TILE(turn.at));
-			if (tile.slots >> warp * 2 & 3u)
-				attend(&tile, PLACE(turn.at), a, sums, own, &rows, &call);
-			warp_arrive(EMPTY(turn.at), (uint)lane);
-			next_turn(&turn, PLACES);
-		} while (tile.kind != DONE);
+		for (;;) {
+			const struct tile_of_keys tile = hear(&queue, local_at);
+			if (tile.kind == DONE)
+				break;
+			attend(&tile, a, sums, own, &rows, &call, local_at);
+		}
 		const struct results results = finish_rows(o, o_at, o_pairs, VALUE_DIM, lse, lse_at,
 							   sink, sink_at, &call, bundle, m, &rows);
 #pragma unroll

@@ -40,7 +40,7 @@ INLINE void start_scores(uint rows_at, uint keys_at)
 		WGMMA_LOCAL("m64n128k16", SCORES, a + panel * (TILE_ROWS * PANEL_BYTES >> 4) + step,
 			    b + panel * (TILE_KEYS * PANEL_BYTES >> 4) + step, "1", "0", "0");
 	}
-	WGMMA_COMMIT();
+	WGMMA_COMMIT;
 }
 
 INLINE void start_outputs(const uint *shares, uint values_at)
@@ -49,7 +49,7 @@ INLINE void start_outputs(const uint *shares, uint values_at)
 #pragma unroll
 	for (int k = 0; k < TILE_KEYS / 16; k++)
 		WGMMA_REGISTERS(OUTPUT_SHAPE, OUTPUTS, shares + 4 * k, b + k * 128, "1", "1");
-	WGMMA_COMMIT();
+	WGMMA_COMMIT;
 }
 
 INLINE void read_scores(float *x)
@@ -103,9 +103,9 @@ INLINE void consume(const struct flash *call, const struct span *span, const str
 	if (count == 0)
 		return;
 	barrier_wait(FULL_KEYS(0), 0);
-	WGMMA_BEGIN();
+	WGMMA_FENCE;
 	start_scores(rows_at, KEYS_PLACE(0));
-	WGMMA_WAIT("0");
+	WGMMA_WAIT(0);
 	warp_arrive(EMPTY_KEYS(0), lane);
 	next_turn(&keys, KEY_STAGES);
 	take_scores(call, span, 0, own, rows, x);
@@ -113,23 +113,23 @@ INLINE void consume(const struct flash *call, const struct span *span, const str
 	for (int i = 1; i < count; i++) {
 		barrier_wait(FULL_KEYS(keys.at), keys.parity);
 		barrier_wait(FULL_VALUES(values.at), values.parity);
-		WGMMA_BEGIN();
+		WGMMA_FENCE;
 		start_scores(rows_at, KEYS_PLACE(keys.at));
 		start_outputs(shares, VALUES_PLACE(values.at));
-		WGMMA_WAIT("1");
+		WGMMA_WAIT(1);
 		warp_arrive(EMPTY_KEYS(keys.at), lane);
 		next_turn(&keys, KEY_STAGES);
 		take_scores(call, span, i, own, rows, x);
-		WGMMA_WAIT("0");
+		WGMMA_WAIT(0);
 		warp_arrive(EMPTY_VALUES(values.at), lane);
 		next_turn(&values, VALUE_STAGES);
 		rescale(rows);
 		pack_all(x, shares, 32);
 	}
 	barrier_wait(FULL_VALUES(values.at), values.parity);
-	WGMMA_BEGIN();
+	WGMMA_FENCE;
 	start_outputs(shares, VALUES_PLACE(values.at));
-	WGMMA_WAIT("0");
+	WGMMA_WAIT(0);
 }
 
 /* The rows of q into local memory, behind the last 0. A negative scale turns their signs. */
@@ -196,16 +196,16 @@ forward(const __global ushort *q, long4 q_at, int q_wide, int head_dim, __global
 			widen(low + 1, high + 1, other_begin[other_begin_at + row],
 			      other_end[other_end_at + row], TILE_KEYS);
 	}
-	publish_local();
+	fence_async();
 	barrier(CLK_LOCAL_MEM_FENCE);
 	span = span_of(low, high);
 	if (group == 2) {
-		FEWER_REGISTERS("24");
+		GIVE_REGISTERS(24);
 		if (item == 256)
 			feed_rings(work, &call, kv_head, &span, local_at);
 		return;
 	}
-	MORE_REGISTERS("240");
+	TAKE_REGISTERS(240);
 	{
 		const int m = first + group * 64 + item % 128 / 32 * 16 + item % 32 / 4;
 		struct own_rows own;

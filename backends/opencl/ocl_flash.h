@@ -9,10 +9,12 @@
 struct hys_ocl_flash_way {
 	struct hys_ocl_source source; /* first: what ocl_program.c reads */
 	bool large;		      /* local memory past 48 KiB */
+	bool lists;		      /* not only dense */
 };
 
-extern const struct hys_ocl_source hys_ocl_flash_forward_wgmma, hys_ocl_flash_backward_wgmma;
+extern const struct hys_ocl_source hys_ocl_flash_forward_wgmma;
 extern const struct hys_ocl_flash_way hys_ocl_flash_forward_sm90, hys_ocl_flash_forward_mma;
+extern const struct hys_ocl_flash_way hys_ocl_flash_backward_dense, hys_ocl_flash_backward_blocks;
 
 bool hys_ocl_flash_tiles_applicable(const struct hys_kernel *kernel,
 				    const struct hys_device *device,
@@ -41,6 +43,24 @@ int64_t hys_ocl_flash_backward_workspace(const struct hys_kernel *kernel,
 hys_status hys_ocl_flash_backward(const struct hys_kernel *kernel, struct hys_stream *stream,
 				  void *instance, const struct hys_call *call,
 				  struct hys_error *error);
+
+/* ---- ocl_flash_lists.c: which rows read a tile of keys ---- */
+
+#define HYS_OCL_LIST_ENTRIES "clear_marks", "mark_lists", "count_lists", "start_lists", "fill_lists"
+
+/* `struct key_lists` of the kernels. */
+struct hys_ocl_key_lists {
+	int64_t marks, starts, rows, keys;
+	int32_t words, tiles, groups, unused;
+};
+
+/* Of up to `rows` rows, from byte `next` on; answers the end. */
+int64_t hys_ocl_flash_lay_out_lists(int64_t next, const struct hys_size *size, int64_t rows,
+				    struct hys_ocl_key_lists *lists);
+/* Makes the lists of the call's rows. */
+hys_status hys_ocl_flash_make_lists(const struct hys_ocl_job *job, const struct hys_call *call,
+				    const struct hys_tensor *indices,
+				    const struct hys_ocl_key_lists *lists);
 
 /* ---- ocl_flash_pack.c: what all passes share ---- */
 
@@ -103,6 +123,18 @@ bool hys_ocl_flash_pairs(const struct hys_tensor *tensor);
 hys_status hys_ocl_flash_pack(const struct hys_ocl_job *job, const struct hys_call *call,
 			      const struct hys_tensor *indices,
 			      const struct hys_ocl_flash_source sources[2]);
+/* Sizes of flash_tiles.clh on one problem. */
+struct hys_ocl_flash_tiles {
+	int64_t tile_keys, places, local_bytes, threads;
+};
+struct hys_ocl_flash_tiles hys_ocl_flash_tiles_of(const struct hys_ocl_flash_way *way,
+						  const struct hys_problem *problem);
+/* Options of programs that have them, but for the local memory. */
+void hys_ocl_flash_define_tiles(const struct hys_ocl_flash_way *way,
+				const struct hys_problem *problem, struct hys_ocl_options *options);
+/* The arguments of `struct reading`. */
+void hys_ocl_flash_arg_reading(struct hys_ocl_args *args, const struct hys_tensor *indices,
+			       const struct hys_batch_view *batch, bool second);
 /* Enqueues as many work-groups of `local` work-items as have `items`. */
 hys_status hys_ocl_flash_launch(struct hys_ocl_args *args, int64_t items, int64_t local,
 				struct hys_error *error);

@@ -16,9 +16,11 @@
 /* Places of the rings, as the kernels have them. */
 #define KEY_STAGES 3
 #define VALUE_STAGES 2
-#define PLACES 3
+#define PLACES 3	/* of packed rows, for keys of 128 */
+#define LISTED_PLACES 4 /* for those of 64 */
+#define LISTED_KEYS 64
 #define PLACE_ROWS 64
-#define PLACE_INFO_BYTES 1024
+#define PLACE_EXTRA (1024 + 64)
 
 /* Most channels that registers take. */
 #define DIM_MAX 128
@@ -28,9 +30,12 @@
 
 /* `struct packed_rows` of the kernels. */
 struct packed_rows {
-	int64_t q, grad_o, info[2], reach[2], pitch, most;
+	int64_t q, grad_o, info[3], reach[3], pitch, most;
 	int32_t rows, bundle, pad, bundles, kv_heads, groups;
 };
+
+/* Sets of intervals, and the bit of lists beside them. */
+enum { SET_WINDOW, SET_OTHER, SET_FIRST, SETS, LISTED = SETS };
 
 /* `struct gradient` of the kernels. */
 struct gradient {
@@ -39,11 +44,14 @@ struct gradient {
 
 struct backward {
 	struct hys_ocl_job job;
+	const struct hys_ocl_flash_way *way;
 	const struct hys_call *call;
 	struct hys_ocl_flash_source sources[2];
 	struct hys_ocl_gradient dk[2], dv[2];
 	int64_t sums[2][2]; /* of dk, of dv: where they are summed */
 	struct packed_rows packed;
+	struct hys_ocl_key_lists lists;
+	uint32_t sets;	       /* bits of those that see the first source */
 	struct hys_call chunk; /* the call, cut to a chunk's rows */
 	struct hys_ocl_flash flash;
 	bool accumulate, several;
@@ -52,38 +60,48 @@ struct backward {
 static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
 		   const struct hys_problem *problem, struct hys_ocl_options *options)
 {
+	const struct hys_ocl_flash_way *way = (const struct hys_ocl_flash_way *)source;
 	const int64_t head = PANEL(problem->attending.head_dim);
 	const int64_t value = PANEL(problem->attending.value_dim);
-	(void)source;
+	const int64_t keys = way->lists ? LISTED_KEYS : HYS_OCL_FLASH_TILE_KEYS;
+	int64_t rows_local = (head + value) * HYS_OCL_FLASH_TILE_ROWS +
+			     (KEY_STAGES * head + VALUE_STAGES * value) * HYS_OCL_FLASH_TILE_KEYS +
+			     BARRIER_BYTES;
 	(void)device;
-	hys_ocl_flash_define(problem, options);
-	hys_ocl_define(options, "ROWS_LOCAL",
-		       (head + value) * HYS_OCL_FLASH_TILE_ROWS +
-			       (KEY_STAGES * head + VALUE_STAGES * value) *
-				       HYS_OCL_FLASH_TILE_KEYS +
-			       BARRIER_BYTES);
+	if (way->lists) {
+		hys_ocl_flash_define_tiles(way, problem, options);
+		rows_local = hys_ocl_flash_tiles_of(way, problem).local_bytes;
+	} else {
+		hys_ocl_flash_define(problem, options);
+	}
+	hys_ocl_define(options, "ROWS_LOCAL", rows_local);
 	hys_ocl_define(options, "KEYS_LOCAL",
-		       (head + value) * HYS_OCL_FLASH_TILE_KEYS +
-			       PLACES * ((head + value) * PLACE_ROWS + PLACE_INFO_BYTES) +
+		       (head + value) * keys +
+			       (way->lists ? LISTED_PLACES : PLACES) *
+				       ((head + value) * PLACE_ROWS + PLACE_EXTRA) +
 			       BARRIER_BYTES);
 }
 
-static const char *const entries[] = {HYS_OCL_PACK_ENTRIES,
-				      HYS_OCL_GRADIENT_ENTRIES,
-				      "prepare_rows",
-				      "reach_of_tiles",
-				      "pack_rows",
-				      "find_largest",
-				      "clear_largest",
-				      "sum_sink",
-				      "backward_rows",
-				      "backward_keys",
-				      NULL};
-const struct hys_ocl_source hys_ocl_flash_backward_wgmma = {
-	.file = "flash_backward_wgmma.cl",
-	.entries = entries,
-	.define = define,
-	.rewrite = "sm_90a",
+#define ENTRIES                                                                            \
+	HYS_OCL_PACK_ENTRIES, HYS_OCL_GRADIENT_ENTRIES, "prepare_rows", "reach_of_tiles",  \
+		"pack_rows", "find_largest", "clear_largest", "sum_sink", "backward_rows", \
+		"backward_keys"
+static const char *const dense_entries[] = {ENTRIES, NULL};
+static const char *const blocks_entries[] = {ENTRIES, HYS_OCL_LIST_ENTRIES, NULL};
+const struct hys_ocl_flash_way hys_ocl_flash_backward_dense = {
+	.source = {.file = "flash_backward_wgmma.cl",
+		   .entries = dense_entries,
+		   .define = define,
+		   .rewrite = "sm_90a"},
+	.large = true,
+};
+const struct hys_ocl_flash_way hys_ocl_flash_backward_blocks = {
+	.source = {.file = "flash_backward_blocks.cl",
+		   .entries = blocks_entries,
+		   .define = define,
+		   .rewrite = "sm_90a"},
+	.large = true,
+	.lists = true,
 };
 
 bool hys_ocl_flash_backward_applicable(const struct hys_kernel *kernel,
@@ -91,8 +109,9 @@ bool hys_ocl_flash_backward_applicable(const struct hys_kernel *kernel,
 				       const struct hys_problem *problem,
 				       char reason[HYS_REASON_SIZE])
 {
-	(void)kernel;
-	(void)device;
+	const struct hys_ocl_flash_way *way = kernel->detail;
+	if (way->lists)
+		return hys_ocl_flash_tiles_applicable(kernel, device, problem, reason);
 	if (!hys_ocl_flash_can(problem, DIM_MAX, DIM_MAX, reason))
 		return false;
 	if (!hys_ocl_flash_is_dense(problem))
@@ -102,18 +121,34 @@ bool hys_ocl_flash_backward_applicable(const struct hys_kernel *kernel,
 
 /* ---- workspace ---- */
 
-static int64_t packed_pitch(int64_t rows, int64_t bundle)
+/* Behind the last row lies at least one that is all zero. */
+static int64_t packed_pitch(int64_t rows, int64_t pad)
 {
-	return hys_round_up(hys_mul64(rows, bundle), HYS_OCL_FLASH_TILE_ROWS) +
-	       HYS_OCL_FLASH_TILE_ROWS;
+	return hys_round_up(hys_mul64(rows, pad), HYS_OCL_FLASH_TILE_ROWS) +
+	       hys_round_up(pad, HYS_OCL_FLASH_TILE_ROWS);
+}
+
+static struct packed_rows packed_of(const struct hys_problem *problem)
+{
+	const struct hys_attending *attending = &problem->attending;
+	struct packed_rows packed = {0};
+	packed.groups = hys_ocl_flash_is_dense(problem) ? 1 : problem->scoring.groups;
+	packed.bundle =
+		(int32_t)hys_ocl_bundle(attending->heads, packed.groups, attending->kv_heads);
+	packed.pad = hys_ocl_flash_pad(problem);
+	packed.bundles = attending->heads / packed.bundle;
+	packed.kv_heads = attending->kv_heads;
+	return packed;
 }
 
 /* Rows of a chunk: the same for every call of a problem, so that sums are. */
 static int64_t chunk_rows(const struct hys_problem *problem)
 {
 	const struct hys_attending *attending = &problem->attending;
-	const int64_t row = attending->heads * (PANEL(attending->head_dim) +
-						PANEL(attending->value_dim) + 2 * INFO_BYTES);
+	const struct packed_rows packed = packed_of(problem);
+	const int64_t row =
+		(int64_t)packed.bundles * packed.pad *
+		(PANEL(attending->head_dim) + PANEL(attending->value_dim) + SETS * INFO_BYTES);
 	return hys_max64(1, CHUNK_BYTES / row / HYS_OCL_FLASH_TILE_ROWS) * HYS_OCL_FLASH_TILE_ROWS;
 }
 
@@ -130,15 +165,11 @@ static void lay_out_rows(int64_t *next, const struct hys_size *size, struct pack
 	const int64_t rows = hys_min64(size->rows, chunk_rows(size->problem));
 	int64_t all;
 
-	packed->bundle = attending->heads / attending->kv_heads;
-	packed->pad = packed->bundle;
-	packed->bundles = attending->kv_heads;
-	packed->kv_heads = attending->kv_heads;
-	packed->groups = 1;
+	*packed = packed_of(size->problem);
 	all = hys_mul64(packed_pitch(rows, packed->pad), packed->bundles);
 	packed->q = take(next, hys_mul64(all, PANEL(attending->head_dim)));
 	packed->grad_o = take(next, hys_mul64(all, PANEL(attending->value_dim)));
-	for (int32_t i = 0; i < 2; i++) {
+	for (int32_t i = 0; i < SETS; i++) {
 		packed->info[i] = take(next, hys_mul64(all, INFO_BYTES));
 		packed->reach[i] = take(next, hys_mul64(all / REACH_ROWS, REACH_BYTES));
 	}
@@ -153,6 +184,10 @@ static int64_t lay_out(int64_t next, const struct hys_size *size, struct backwar
 
 	next = hys_ocl_flash_layout(next, size, backward->sources);
 	lay_out_rows(&next, size, &backward->packed);
+	if (backward->way->lists)
+		next = hys_ocl_flash_lay_out_lists(next, size,
+						   hys_min64(size->rows, chunk_rows(size->problem)),
+						   &backward->lists);
 	backward->several = size->rows > chunk_rows(size->problem);
 	for (int32_t i = 0; i < 2 && backward->several; i++) {
 		backward->sums[i][0] = take(&next, hys_ocl_gradient_bytes(attending->dtype, keys[i],
@@ -169,8 +204,7 @@ int64_t hys_ocl_flash_backward_workspace(const struct hys_kernel *kernel,
 					 const struct hys_device *device,
 					 const struct hys_size *size)
 {
-	struct backward scratch = {.several = false};
-	(void)kernel;
+	struct backward scratch = {.way = kernel->detail};
 	(void)device;
 	return lay_out(0, size, &scratch);
 }
@@ -187,10 +221,13 @@ static int64_t packed_count(const struct backward *backward)
 	return backward->packed.pitch * backward->packed.bundles;
 }
 
-static hys_status prepare_rows(const struct backward *backward, int32_t source)
+static hys_status prepare_set(const struct backward *backward, int32_t set)
 {
 	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
 	const struct hys_batch_view *batch = &backward->chunk.batch;
+	const bool other = set == SET_OTHER;
+	const struct hys_ocl_rules own = hys_ocl_flash_rules(&backward->chunk.size);
+	const struct hys_ocl_rules rules = other ? (struct hys_ocl_rules){.dense = 1} : own;
 	struct hys_ocl_args args = begin(backward, "prepare_rows");
 	hys_ocl_arg_tensor(&args, &tensors->o);
 	hys_ocl_arg_tensor(&args, &tensors->grad_o);
@@ -199,22 +236,39 @@ static hys_status prepare_rows(const struct backward *backward, int32_t source)
 	hys_ocl_arg_i32(&args, tensors->o.shape[2]);
 	hys_ocl_arg_tensor(&args, &tensors->lse);
 	hys_ocl_arg_tensor(&args, &tensors->sink);
-	hys_ocl_arg_array(&args, source ? &batch->window_begin : &batch->row_begin);
-	hys_ocl_arg_array(&args, source ? &batch->window_end : &batch->row_end);
+	hys_ocl_arg_array(&args, other ? &batch->window_begin : &batch->row_begin);
+	hys_ocl_arg_array(&args, other ? &batch->window_end : &batch->row_end);
+	hys_ocl_arg(&args, &rules, sizeof(rules));
 	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
-	hys_ocl_arg_i32(&args, source);
+	hys_ocl_arg_i32(&args, set);
 	hys_ocl_arg_work(&args, &backward->job);
 	return hys_ocl_flash_launch(&args, packed_count(backward), LOCAL, backward->job.error);
 }
 
-static hys_status reach_of_tiles(const struct backward *backward, int32_t source)
+static hys_status reach_of_tiles(const struct backward *backward, int32_t set)
 {
 	struct hys_ocl_args args = begin(backward, "reach_of_tiles");
 	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
-	hys_ocl_arg_i32(&args, source);
+	hys_ocl_arg_i32(&args, set);
 	hys_ocl_arg_work(&args, &backward->job);
 	return hys_ocl_flash_launch(&args, packed_count(backward) / REACH_ROWS, LOCAL,
 				    backward->job.error);
+}
+
+/* The numbers of each row, which SET_WINDOW has even where nothing sees by it, and intervals. */
+static hys_status prepare_rows(const struct backward *backward)
+{
+	const uint32_t other = hys_present(&backward->sources[1].k) ? 1u << SET_OTHER : 0;
+	const uint32_t sets = backward->sets | 1u << SET_WINDOW | other;
+	hys_status status = HYS_OK;
+
+	for (int32_t set = 0; set < SETS; set++)
+		if (sets >> set & 1) {
+			HYS_TRY(prepare_set(backward, set));
+			HYS_TRY(reach_of_tiles(backward, set));
+		}
+cleanup:
+	return status;
 }
 
 static hys_status pack_rows(const struct backward *backward, const struct hys_tensor *tensor,
@@ -280,29 +334,32 @@ static struct gradient gradient_of(const struct hys_tensor *tensor, bool add)
 	return gradient;
 }
 
+/* How a row pass goes over its items. */
+static int64_t row_groups(const struct backward *backward)
+{
+	const struct hys_ocl_flash *flash = &backward->flash;
+	const int64_t items = (int64_t)flash->tiles * flash->bundles;
+	const int64_t units = backward->job.stream->device->base.info.compute_units;
+	return backward->way->lists ? hys_min64(items, units) : items;
+}
+
 static hys_status row_pass(const struct backward *backward)
 {
-	const struct hys_tensor *dq = &backward->chunk.args.attention_grad.dq;
-	const struct gradient to = gradient_of(dq, backward->accumulate);
-	const struct hys_ocl_flash *flash = &backward->flash;
+	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
+	const struct gradient to = gradient_of(&tensors->dq, backward->accumulate);
+	const struct hys_ocl_rules rules = hys_ocl_flash_rules(&backward->chunk.size);
 	struct hys_ocl_args args = begin(backward, "backward_rows");
-	if (!hys_present(dq))
+	if (!hys_present(&tensors->dq))
 		return HYS_OK;
-	hys_ocl_arg_array(&args, &backward->chunk.batch.row_begin);
-	hys_ocl_arg_array(&args, &backward->chunk.batch.row_end);
-	hys_ocl_arg_array(&args, hys_present(&backward->sources[1].k)
-					 ? &backward->chunk.batch.window_begin
-					 : &backward->sources[1].begin);
-	hys_ocl_arg_array(&args, hys_present(&backward->sources[1].k)
-					 ? &backward->chunk.batch.window_end
-					 : &backward->sources[1].end);
-	hys_ocl_arg_tensor(&args, dq);
+	hys_ocl_flash_arg_reading(&args, &tensors->indices, &backward->chunk.batch,
+				  hys_present(&backward->sources[1].k));
+	hys_ocl_arg(&args, &rules, sizeof(rules));
+	hys_ocl_arg_tensor(&args, &tensors->dq);
 	hys_ocl_arg(&args, &to, sizeof(to));
 	hys_ocl_arg_work(&args, &backward->job);
-	hys_ocl_arg(&args, flash, sizeof(*flash));
+	hys_ocl_arg(&args, &backward->flash, sizeof(backward->flash));
 	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
-	return hys_ocl_flash_launch(&args,
-				    (int64_t)flash->tiles * flash->bundles * HYS_OCL_FLASH_THREADS,
+	return hys_ocl_flash_launch(&args, row_groups(backward) * HYS_OCL_FLASH_THREADS,
 				    HYS_OCL_FLASH_THREADS, backward->job.error);
 }
 
@@ -387,11 +444,10 @@ static hys_status run_chunk(struct backward *backward, int64_t first, int64_t ro
 	hys_status status;
 
 	cut_chunk(backward, first, rows);
-	for (int32_t i = 0; i < 2; i++)
-		if (hys_present(&backward->sources[i].k)) {
-			HYS_TRY(prepare_rows(backward, i));
-			HYS_TRY(reach_of_tiles(backward, i));
-		}
+	HYS_TRY(prepare_rows(backward));
+	if (backward->sets >> LISTED)
+		HYS_TRY(hys_ocl_flash_make_lists(&backward->job, &backward->chunk,
+						 &tensors->indices, &backward->lists));
 	HYS_TRY(pack_rows(backward, &tensors->q, backward->packed.q));
 	HYS_TRY(pack_rows(backward, &tensors->grad_o, backward->packed.grad_o));
 	if (tensors->q.dtype == HYS_F16)
@@ -420,6 +476,17 @@ static void open_sources(struct backward *backward)
 	backward->dv[0].out = tensors->dv;
 	backward->dk[1].out = tensors->dwindow_k;
 	backward->dv[1].out = tensors->dwindow_v;
+}
+
+/* By which sets rows see the first source. */
+static uint32_t sets_of(const struct hys_call *call)
+{
+	const struct hys_ocl_rules rules = hys_ocl_flash_rules(&call->size);
+	const bool listed = hys_present(&call->args.attention_grad.indices) && rules.topk > 0;
+
+	return (rules.dense || rules.window > 0 ? 1u << SET_WINDOW : 0) |
+	       (!rules.dense && rules.first > 0 ? 1u << SET_FIRST : 0) |
+	       (listed ? 1u << LISTED : 0);
 }
 
 static hys_status open_sums(struct backward *backward)
@@ -458,10 +525,11 @@ hys_status hys_ocl_flash_backward(const struct hys_kernel *kernel, struct hys_st
 					    .instance = instance,
 					    .work = call->workspace.buffer,
 					    .error = error},
-				    .call = call};
+				    .way = kernel->detail,
+				    .call = call,
+				    .sets = sets_of(call)};
 	hys_status status;
 
-	(void)kernel;
 	backward.accumulate = (call->args.attention_grad.flags & HYS_GRAD_ACCUMULATE) != 0;
 	lay_out(call->workspace.offset_bytes, &call->size, &backward);
 	open_sources(&backward);

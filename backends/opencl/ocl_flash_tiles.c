@@ -7,23 +7,20 @@
 #define DIM_MAX 128
 #define GRANULARITY_MIN 16
 
-/* What a place of the ring takes besides its tile: descriptor and barriers. */
-#define PLACE_EXTRA 32
-#define PLACES_MAX 16
+/* Places of keys or values, two barriers each; the warps' queues. */
+#define PLACE_BARRIERS 16
+#define PLACES_MAX 32
+#define QUEUES_BYTES (8 * 8 * 32)
 
-/* Sizes of one way on one problem. */
-struct shape {
-	int64_t tile_keys, places, local_bytes, threads;
-};
-
-static struct shape shape_of(const struct hys_ocl_flash_way *way, const struct hys_problem *problem)
+struct hys_ocl_flash_tiles hys_ocl_flash_tiles_of(const struct hys_ocl_flash_way *way,
+						  const struct hys_problem *problem)
 {
 	const struct hys_attending *attending = &problem->attending;
 	const int64_t most = way->large ? 64 : 32;
-	const int64_t panels =
-		hys_ocl_panels(attending->head_dim) + hys_ocl_panels(attending->value_dim);
-	const int64_t room = way->large ? INT64_C(225280) : INT64_C(48) * 1024 - 64;
-	struct shape shape = {.tile_keys = most, .threads = way->large ? 384 : 288};
+	const int64_t panels = hys_ocl_panels(hys_max64(attending->head_dim, attending->value_dim));
+	const int64_t room =
+		(way->large ? INT64_C(231424) : INT64_C(48) * 1024) - QUEUES_BYTES - 64;
+	struct hys_ocl_flash_tiles shape = {.tile_keys = most, .threads = way->large ? 384 : 288};
 	int64_t place;
 
 	if (!hys_ocl_flash_is_dense(problem)) { /* an index's tiles, as equal as they can be */
@@ -31,27 +28,44 @@ static struct shape shape_of(const struct hys_ocl_flash_way *way, const struct h
 		shape.tile_keys =
 			hys_round_up(hys_ocl_divide_up(span, hys_ocl_divide_up(span, most)), 16);
 	}
-	place = shape.tile_keys * panels * HYS_OCL_PANEL_BYTES + PLACE_EXTRA;
+	place = shape.tile_keys * panels * HYS_OCL_PANEL_BYTES + PLACE_BARRIERS;
 	shape.places = hys_min64(PLACES_MAX, room / place);
-	shape.local_bytes = hys_round_up(shape.places * place, 16);
+	shape.local_bytes = shape.places * place + QUEUES_BYTES;
 	return shape;
 }
 
-static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
-		   const struct hys_problem *problem, struct hys_ocl_options *options)
+void hys_ocl_flash_define_tiles(const struct hys_ocl_flash_way *way,
+				const struct hys_problem *problem, struct hys_ocl_options *options)
 {
-	const struct hys_ocl_flash_way *way = (const struct hys_ocl_flash_way *)source;
-	const struct shape shape = shape_of(way, problem);
-	(void)device;
+	const struct hys_ocl_flash_tiles shape = hys_ocl_flash_tiles_of(way, problem);
 	hys_ocl_define(options, "ELEMENT_TYPE", problem->attending.dtype);
 	hys_ocl_define(options, "HEAD_DIM", problem->attending.head_dim);
 	hys_ocl_define(options, "VALUE_DIM", problem->attending.value_dim);
 	hys_ocl_define(options, "SOFTCAP", problem->attending.softcap > 0);
 	hys_ocl_define(options, "TILE_KEYS", shape.tile_keys);
 	hys_ocl_define(options, "PLACES", shape.places);
-	hys_ocl_define(options, "LOCAL_BYTES", shape.local_bytes);
 	if (way->large)
 		hys_ocl_define(options, "HAND_OVER", 1);
+}
+
+static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
+		   const struct hys_problem *problem, struct hys_ocl_options *options)
+{
+	const struct hys_ocl_flash_way *way = (const struct hys_ocl_flash_way *)source;
+	(void)device;
+	hys_ocl_flash_define_tiles(way, problem, options);
+	hys_ocl_define(options, "LOCAL_BYTES", hys_ocl_flash_tiles_of(way, problem).local_bytes);
+}
+
+void hys_ocl_flash_arg_reading(struct hys_ocl_args *args, const struct hys_tensor *indices,
+			       const struct hys_batch_view *batch, bool second)
+{
+	const struct hys_tensor none = {0};
+	hys_ocl_arg_tensor(args, indices);
+	hys_ocl_arg_array(args, &batch->row_begin);
+	hys_ocl_arg_array(args, &batch->row_end);
+	hys_ocl_arg_array(args, second ? &batch->window_begin : &none);
+	hys_ocl_arg_array(args, second ? &batch->window_end : &none);
 }
 
 static const char *const entries[] = {HYS_OCL_PACK_ENTRIES, "forward", NULL};
@@ -61,9 +75,11 @@ const struct hys_ocl_flash_way hys_ocl_flash_forward_sm90 = {
 		   .define = define,
 		   .rewrite = "sm_90a"},
 	.large = true,
+	.lists = true,
 };
 const struct hys_ocl_flash_way hys_ocl_flash_forward_mma = {
 	.source = {.file = "flash_forward_mma.cl", .entries = entries, .define = define},
+	.lists = true,
 };
 
 bool hys_ocl_flash_tiles_applicable(const struct hys_kernel *kernel,
@@ -90,7 +106,7 @@ static hys_status forward(const struct hys_ocl_job *job, const struct hys_ocl_fl
 	const struct hys_attention_args *tensors = &call->args.attention;
 	const struct hys_ocl_flash flash = hys_ocl_flash_of(call, sources);
 	const struct hys_ocl_rules rules = hys_ocl_flash_rules(&call->size);
-	const struct shape shape = shape_of(way, call->problem);
+	const struct hys_ocl_flash_tiles shape = hys_ocl_flash_tiles_of(way, call->problem);
 	const int64_t items = (int64_t)flash.tiles * flash.bundles;
 	const int64_t units = job->stream->device->base.info.compute_units;
 	struct hys_ocl_args args = hys_ocl_begin_named(job->stream, job->instance, "forward");
@@ -100,11 +116,8 @@ static hys_status forward(const struct hys_ocl_job *job, const struct hys_ocl_fl
 	hys_ocl_arg_i32(&args, hys_ocl_flash_pairs(&tensors->o));
 	hys_ocl_arg_tensor(&args, &tensors->lse);
 	hys_ocl_arg_tensor(&args, &tensors->sink);
-	hys_ocl_arg_tensor(&args, &tensors->indices);
-	hys_ocl_arg_array(&args, &sources[0].begin);
-	hys_ocl_arg_array(&args, &sources[0].end);
-	hys_ocl_arg_array(&args, &sources[1].begin);
-	hys_ocl_arg_array(&args, &sources[1].end);
+	hys_ocl_flash_arg_reading(&args, &tensors->indices, &call->batch,
+				  hys_present(&sources[1].k));
 	hys_ocl_arg(&args, &rules, sizeof(rules));
 	hys_ocl_arg_work(&args, job);
 	hys_ocl_arg(&args, &flash, sizeof(flash));
