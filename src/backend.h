@@ -168,6 +168,9 @@ struct hys_kernel {
 	hys_status (*run)(const struct hys_kernel *kernel, struct hys_stream *stream,
 			  void *instance, const struct hys_call *call, struct hys_error *error);
 	const void *detail; /* the backend's own: sources, tiles, micro-kernels */
+	/* Ran on no device that it is for, so it might hang there: only used
+	 * when it is asked for by name. */
+	bool unproven;
 };
 
 /* A strided copy between host memory and a region: count[0] x count[1] runs of

@@ -56,6 +56,7 @@ struct attempt {
 	int32_t index; /* of the device in the plan */
 	struct hys_device *device;
 	struct hys_choice *choice;
+	bool named;	   /* the candidates were asked for by name */
 	hys_status status; /* why the last one cannot run */
 	const char *last;  /* its name */
 	char reason[HYS_REASON_SIZE];
@@ -74,6 +75,17 @@ static hys_status check_needs(struct attempt *attempt, const struct hys_kernel *
 	for (int32_t bit = 0; bit < 64 && names && names[bit]; bit++)
 		if (missing >> bit & 1)
 			hys_text_add(&text, "%s %s", shown++ ? "," : "", names[bit]);
+	return HYS_UNSUPPORTED;
+}
+
+/* A self-test finds wrong results; nothing ends a kernel that waits forever. */
+static hys_status check_proven(struct attempt *attempt, const struct hys_kernel *kernel)
+{
+	if (!kernel->unproven || attempt->named)
+		return HYS_OK;
+	snprintf(
+		attempt->reason, sizeof(attempt->reason),
+		"has not run on such a device yet, and is only used when options.kernels names it");
 	return HYS_UNSUPPORTED;
 }
 
@@ -177,6 +189,7 @@ static bool try_kernel(struct attempt *attempt, const struct hys_kernel *kernel,
 	attempt->last = kernel->name;
 	attempt->reason[0] = '\0';
 	HYS_TRY(check_needs(attempt, kernel));
+	HYS_TRY(check_proven(attempt, kernel));
 	if (kernel->applicable &&
 	    !kernel->applicable(kernel, attempt->device, problem, attempt->reason))
 		HYS_TRY(HYS_UNSUPPORTED);
@@ -207,6 +220,7 @@ struct candidates {
 	int32_t count;
 	const char *why; /* the first is first */
 	bool only;	 /* no other will do */
+	bool named;	 /* asked for by name */
 };
 
 static bool in_list(const char *list, const char *name)
@@ -287,13 +301,15 @@ static hys_status list_candidates(const struct attempt *attempt, struct candidat
 				wish->names[attempt->index][attempt->op], hys_op_name(attempt->op),
 				attempt->device->backend->name);
 		add_candidate(candidates, fixed);
+		candidates->named = true;
 		candidates->why = "from the plan's file";
 		return HYS_OK;
 	}
 	if (wish->kernels)
 		add_listed(attempt, wish->kernels, candidates);
 	candidates->why = "asked for by options.kernels";
-	if (candidates->count > 0)
+	candidates->named = candidates->count > 0;
+	if (candidates->named)
 		return HYS_OK;
 	candidates->why = "most preferred that can run";
 	if (wish->effort != HYS_EFFORT_MEASURE)
@@ -467,6 +483,7 @@ hys_status hys_pick_kernel(struct hys_picker *picker, hys_op op, int32_t device,
 
 	if (status != HYS_OK)
 		return status;
+	attempt.named = candidates.named;
 	if (picker->wish->effort == HYS_EFFORT_MEASURE && !candidates.only)
 		return choose_fastest(&attempt, &candidates, error);
 	return choose_first(&attempt, &candidates, error);

@@ -1,0 +1,96 @@
+/* A kernel that ran on no device yet is left out of plans, with the reason, unless it is asked for by name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+
+#define KERNELS_MAX 256
+
+static struct hys_kernel kernels[KERNELS_MAX];
+static struct hys_backend backend;
+static struct hys_context *context;
+static const char *preferred; /* the kernel that a plan takes by itself */
+
+static const struct hys_problem problem = {.struct_size = sizeof(problem),
+					   .attending = {.heads = 2, .head_dim = 8}};
+
+static hys_status make(const char *names, struct hys_plan **plan, struct hys_error *error)
+{
+	struct hys_plan_options options = {.struct_size = sizeof(options),
+					   .operations = HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD),
+					   .rows_max = 16,
+					   .keys_max = 16};
+
+	options.kernels = names;
+	return hys_plan_create(context, &problem, &options, plan, error);
+}
+
+/* The processor's backend with a table of its own. */
+static int set_up(void **state)
+{
+	const struct hys_context_options options = {.struct_size = sizeof(options),
+						    .devices = "openmp"};
+	struct hys_plan *plan = NULL;
+
+	(void)state;
+	if (hys_context_create(&options, &context, NULL) != HYS_OK ||
+	    make(NULL, &plan, NULL) != HYS_OK)
+		return 1;
+	preferred = hys_plan_kernel(plan, HYS_OP_ATTENTION_FORWARD, 0);
+	hys_plan_destroy(plan);
+	backend = *context->devices[0]->backend;
+	if (backend.kernel_count > KERNELS_MAX)
+		return 1;
+	for (int32_t i = 0; i < backend.kernel_count; i++) {
+		kernels[i] = backend.kernels[i];
+		kernels[i].unproven = strcmp(kernels[i].name, preferred) == 0;
+	}
+	backend.kernels = kernels;
+	context->devices[0]->backend = &backend;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	hys_context_destroy(context);
+	return 0;
+}
+
+static void test_left_out(void **state)
+{
+	struct hys_plan *plan = NULL;
+	char text[8192];
+
+	(void)state;
+	assert_int_equal(make(NULL, &plan, NULL), HYS_OK);
+	assert_string_not_equal(hys_plan_kernel(plan, HYS_OP_ATTENTION_FORWARD, 0), preferred);
+	hys_plan_describe(plan, text, sizeof(text));
+	assert_non_null(strstr(text, preferred));
+	assert_non_null(strstr(text, "has not run on such a device yet"));
+	hys_plan_destroy(plan);
+}
+
+static void test_asked_for(void **state)
+{
+	struct hys_plan *plan = NULL;
+
+	(void)state;
+	assert_int_equal(make(preferred, &plan, NULL), HYS_OK);
+	assert_string_equal(hys_plan_kernel(plan, HYS_OP_ATTENTION_FORWARD, 0), preferred);
+	hys_plan_destroy(plan);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_left_out),
+		cmocka_unit_test(test_asked_for),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
