@@ -41,6 +41,7 @@ static struct hys_work batch_work(const struct hys_problem *problem, const struc
 	for (int64_t t = 0; t < batch->rows; t++) {
 		const int64_t k = batch->key_pairs_before[t + 1] - batch->key_pairs_before[t];
 		const int64_t e = batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t];
+		const int64_t blocks = block > 0 ? e / block : 0;
 		const double keys = (double)k, entries = (double)e;
 
 		work.key_pairs += keys;
@@ -48,7 +49,7 @@ static struct hys_work batch_work(const struct hys_problem *problem, const struc
 		work.attended_pairs += limits.dense ? keys : fmin(limits.read, keys);
 		work.set_keys += fmin(limits.topk_keys, keys);
 		work.set_entries += fmin(limits.topk_entries, entries);
-		work.coarse_pairs += block > 0 ? (double)(e / block) : 0;
+		work.coarse_pairs += (double)blocks;
 		work.kept_pairs += fmin(limits.kept, entries);
 	}
 	return work;

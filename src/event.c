@@ -46,11 +46,13 @@ static struct hys_event *make_event(struct hys_plan *plan)
 	hys_plan_retain(plan);
 	event->plan = plan;
 	event->lanes = lanes;
-	event->count = plan->device_count;
 	atomic_init(&event->references, 1);
-	for (int32_t i = 0; i < event->count; i++) {
-		lanes[i].device = plan->devices[i];
-		sem_init(&lanes[i].recorded, 0, 0);
+	for (; event->count < plan->device_count; event->count++) {
+		lanes[event->count].device = plan->devices[event->count];
+		if (sem_init(&lanes[event->count].recorded, 0, 0) != 0) {
+			release_event(event);
+			return NULL;
+		}
 	}
 	return event;
 }

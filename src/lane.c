@@ -119,6 +119,16 @@ static int create_quietly(pthread_t *thread, void *argument)
 	return code;
 }
 
+static bool create_semaphores(struct hys_lane *lane)
+{
+	if (sem_init(&lane->filled, 0, 0) != 0)
+		return false;
+	if (sem_init(&lane->empty, 0, HYS_LANE_TASKS) == 0)
+		return true;
+	sem_destroy(&lane->filled);
+	return false;
+}
+
 hys_status hys_lane_start(struct hys_lane *lane, struct hys_error *error)
 {
 	const struct hys_allocator *allocator = &lane->exec->plan->context->host.allocator;
@@ -127,9 +137,13 @@ hys_status hys_lane_start(struct hys_lane *lane, struct hys_error *error)
 	lane->tasks = hys_alloc_array(allocator, HYS_LANE_TASKS, sizeof(*lane->tasks));
 	if (!lane->tasks)
 		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for a lane's tasks");
-	/* These two cannot fail with values this small. */
-	sem_init(&lane->filled, 0, 0);
-	sem_init(&lane->empty, 0, HYS_LANE_TASKS);
+	if (!create_semaphores(lane)) {
+		code = errno;
+		hys_free(allocator, lane->tasks);
+		lane->tasks = NULL;
+		return hys_fail(error, HYS_OUT_OF_MEMORY, code, "cannot make a semaphore: %s",
+				strerror(code));
+	}
 	code = create_quietly(&lane->thread, lane);
 	if (code == 0) {
 		lane->threaded = true;

@@ -53,6 +53,16 @@ int64_t hys_gather_bytes(const struct hys_plan *plan)
 	return plan->device_count < 2 ? 0 : hys_mul64(slot_bytes_of(plan), plan->device_count);
 }
 
+static bool create_lock(struct hys_gather *gather)
+{
+	if (pthread_mutex_init(&gather->lock, NULL) != 0)
+		return false;
+	if (pthread_cond_init(&gather->changed, NULL) == 0)
+		return true;
+	pthread_mutex_destroy(&gather->lock);
+	return false;
+}
+
 hys_status hys_gather_create(const struct hys_plan *plan, struct hys_gather **gather,
 			     struct hys_error *error)
 {
@@ -76,8 +86,11 @@ hys_status hys_gather_create(const struct hys_plan *plan, struct hys_gather **ga
 				"no memory for %lld bytes of partial sums of %d devices",
 				(long long)bytes, plan->device_count);
 	}
-	pthread_mutex_init(&made->lock, NULL);
-	pthread_cond_init(&made->changed, NULL);
+	if (!create_lock(made)) {
+		hys_free(allocator, made->memory);
+		hys_free(allocator, made);
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for an exec's lock");
+	}
 	*gather = made;
 	return HYS_OK;
 }

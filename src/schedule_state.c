@@ -15,7 +15,7 @@
 
 #define MAGIC UINT64_C(0x6465686373737968) /* "hyssched" */
 #define VERSION 1
-#define HEAD_WORDS 3
+#define HEAD_WORDS ((size_t)3)
 #define GROUP_WORDS 4
 #define LAYER_WORDS 2
 

@@ -201,12 +201,12 @@ static double score_slack(const struct comparison *c)
 {
 	const struct hys_scoring *scoring = &c->trial->plan.problem.scoring;
 	const double scales = scoring->dtype == HYS_F8E4M3 ? 4 : 1;
+	const int32_t group_heads = scoring->heads / scoring->groups;
 	int exponent;
 
 	if (fabs(frexp(scoring->scale, &exponent)) == 0.5 && means_are_exact(c))
 		return 0;
-	return 1e-6 * fabs(scoring->scale) * scales * 3 * 9 * scoring->dim *
-	       (scoring->heads / scoring->groups);
+	return 1e-6 * fabs(scoring->scale) * scales * 3 * 9 * scoring->dim * group_heads;
 }
 
 struct picks {

@@ -22,7 +22,8 @@ static int load_tensor(struct hys_tensor *tensor, const struct st_file *file, co
 
 static void build_index_row(struct demo_layer *layer, int64_t row)
 {
-	int32_t width = layer->kv_heads * layer->dim, group = layer->heads / layer->kv_heads;
+	int64_t width = (int64_t)layer->kv_heads * layer->dim;
+	int32_t group = layer->heads / layer->kv_heads;
 	for (int32_t u = 0; u < layer->kv_heads; u++) {
 		for (int32_t d = 0; d < layer->dim; d++) {
 			double sum = 0;
@@ -30,11 +31,11 @@ static void build_index_row(struct demo_layer *layer, int64_t row)
 				sum += tool_get(layer->q.dtype, layer->q.host,
 						(row * layer->heads + h) * layer->dim + d);
 			tool_put(HYS_BF16, layer->index_q.host,
-				 (row * layer->kv_heads + u) * width + u * layer->dim + d,
+				 (row * layer->kv_heads + u) * width + (int64_t)u * layer->dim + d,
 				 sum / group);
 		}
 	}
-	for (int32_t i = 0; i < width; i++)
+	for (int64_t i = 0; i < width; i++)
 		tool_put(HYS_BF16, layer->index_k.host, row * width + i,
 			 tool_get(layer->k.dtype, layer->k.host, row * width + i));
 }

@@ -37,18 +37,20 @@ static const struct {
 };
 #define DTYPE_COUNT ((int32_t)(sizeof dtypes / sizeof dtypes[0]))
 
-__attribute__((format(printf, 2, 3))) static bool fail(char message[ST_MESSAGE], const char *format,
-						       ...)
+__attribute__((format(printf, 2, 3))) static void describe(char message[ST_MESSAGE],
+							   const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
+	/* Started just above. NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
 	vsnprintf(message, ST_MESSAGE, format, args);
 	va_end(args);
 	for (char *c = message; *c; c++) /* names come from the file */
 		if ((unsigned char)*c < ' ' || *c == 127)
 			*c = '?';
-	return false;
 }
+/* A macro, so that analyzers see which way its callers go. */
+#define fail(...) (describe(__VA_ARGS__), false)
 
 static bool json_integer(const cJSON *item, int64_t *value)
 {
@@ -165,7 +167,7 @@ static bool parse_metadata(struct st_file *file, const cJSON *object, char messa
 	{
 		if (!cJSON_IsString(item))
 			return fail(message, "metadata '%.60s' is not a string", item->string);
-		char **pair = &file->metadata[2 * file->metadata_count];
+		char **pair = &file->metadata[2 * (int64_t)file->metadata_count];
 		pair[0] = strdup(item->string);
 		pair[1] = strdup(item->valuestring);
 		file->metadata_count++;
@@ -181,6 +183,7 @@ static bool parse_header(struct st_file *file, const cJSON *header, const unsign
 	const cJSON *entry;
 	if (!cJSON_IsObject(header))
 		return fail(message, "not a safetensors file: the header is not a JSON object");
+	file->count = 0;
 	file->tensors = calloc((size_t)cJSON_GetArraySize(header) + 1, sizeof *file->tensors);
 	if (!file->tensors)
 		return fail(message, "out of memory");
@@ -264,7 +267,7 @@ void st_free(struct st_file *file)
 		free(file->tensors[i].name);
 		free(file->tensors[i].aligned);
 	}
-	for (int32_t i = 0; i < 2 * file->metadata_count; i++)
+	for (int64_t i = 0; i < 2 * (int64_t)file->metadata_count; i++)
 		free(file->metadata[i]);
 	free(file->tensors);
 	free(file->metadata);
@@ -282,7 +285,7 @@ const struct st_tensor *st_find(const struct st_file *file, const char *name)
 
 const char *st_metadata(const struct st_file *file, const char *key)
 {
-	for (int32_t i = 0; i < file->metadata_count; i++)
+	for (int64_t i = 0; i < file->metadata_count; i++)
 		if (strcmp(file->metadata[2 * i], key) == 0)
 			return file->metadata[2 * i + 1];
 	return NULL;
@@ -319,7 +322,7 @@ static char *make_header(const struct st_tensor *tensors, int32_t count,
 	cJSON *object = cJSON_AddObjectToObject(header, "__metadata__");
 	int64_t offset = 0;
 	bool ok = object;
-	for (int32_t i = 0; ok && i < metadata_count; i++)
+	for (int64_t i = 0; ok && i < metadata_count; i++)
 		ok = cJSON_AddStringToObject(object, metadata[2 * i], metadata[2 * i + 1]);
 	for (int32_t i = 0; ok && i < count; i++)
 		ok = add_tensor(header, &tensors[i], &offset);

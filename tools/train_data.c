@@ -151,8 +151,8 @@ static int cut_documents(struct train_data *data, const struct train_options *op
 			data->dropped++;
 			continue;
 		}
-		data->cuts[2 * data->documents] = (int32_t)begin;
-		data->cuts[2 * data->documents + 1] = (int32_t)end;
+		data->cuts[2 * (int64_t)data->documents] = (int32_t)begin;
+		data->cuts[2 * (int64_t)data->documents + 1] = (int32_t)end;
 		data->documents++;
 		if (end - begin > data->longest)
 			data->longest = (int32_t)(end - begin);
@@ -199,13 +199,14 @@ void train_data_close(struct train_data *data)
 
 int32_t train_document_rows(const struct train_data *data, int document)
 {
-	return data->cuts[2 * document + 1] - data->cuts[2 * document];
+	const int32_t *cut = data->cuts + 2 * (int64_t)document;
+	return cut[1] - cut[0];
 }
 
 void train_hidden(const struct train_data *data, int layer, int document, float *hidden)
 {
 	const struct st_tensor *tensor = data->layers[layer].hidden;
-	const int64_t first = (int64_t)data->cuts[2 * document] * data->channels;
+	const int64_t first = (int64_t)data->cuts[2 * (int64_t)document] * data->channels;
 	const int64_t count = (int64_t)train_document_rows(data, document) * data->channels;
 	for (int64_t i = 0; i < count; i++)
 		hidden[i] = (float)tool_get(tensor->dtype, tensor->data, first + i);
@@ -218,6 +219,6 @@ struct hys_tensor train_view(const struct st_tensor *tensor, const struct train_
 	struct hys_tensor view =
 		hys_host(tensor->data, tensor->dtype, 3, train_document_rows(data, document),
 			 tensor->shape[1], tensor->shape[2]);
-	view.offset = (int64_t)data->cuts[2 * document] * width;
+	view.offset = (int64_t)data->cuts[2 * (int64_t)document] * width;
 	return view;
 }

@@ -98,7 +98,7 @@ int train_trained_share(struct train_run *run, int layer, const float *weights, 
 {
 	double sum = 0;
 	for (int d = 0; d < documents; d++) {
-		double one;
+		double one = 0;
 		int result = choose(run, layer, run->data.train_documents + d, weights);
 		if (result == TOOL_OK)
 			result = captured(run, layer, run->data.train_documents + d, &one);
@@ -153,7 +153,7 @@ static int plain_share(struct train_run *run, int layer,
 	double sum = 0;
 	for (int d = 0; d < documents; d++) {
 		const int document = run->data.train_documents + d;
-		double one;
+		double one = 0;
 		choose_rows(run, train_document_rows(&run->data, document));
 		int result = captured(run, layer, document, &one);
 		if (result != TOOL_OK)
@@ -218,7 +218,7 @@ static double oracle_of_document(const struct train_run *run, int layer, int doc
 	const struct train_data *data = &run->data;
 	const struct st_tensor *q = data->layers[layer].q, *k = data->layers[layer].k;
 	const int32_t rows = train_document_rows(data, document);
-	const int64_t first = data->cuts[2 * document];
+	const int64_t first = data->cuts[2 * (int64_t)document];
 	const int64_t key_width = (int64_t)data->kv_heads * data->head_dim;
 	const int64_t row_width = (int64_t)data->heads * data->head_dim;
 	float *keys = scratch, *row = keys + rows * key_width, *logits = row + row_width;

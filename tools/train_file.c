@@ -48,7 +48,8 @@ static void layer_tensors(const struct train_run *run, int layer, char names[PAR
 						 "index_b", "moment",  "square"};
 	const struct train_shape *shape = &run->shape;
 	const struct train_layer_state *state = &run->states[layer];
-	const int64_t rows[4] = {shape->heads * shape->dim, shape->dim, shape->heads, shape->heads};
+	const int64_t rows[4] = {(int64_t)shape->heads * shape->dim, shape->dim, shape->heads,
+				 shape->heads};
 	const float *at = state->weights;
 	for (int i = 0; i < PARTS; i++)
 		snprintf(names[i], 64, "%s.%s", run->data.layers[layer].name, parts[i]);

@@ -7,7 +7,7 @@
 #define STAGES_MAX 4
 #define Q_REGISTERS_MAX 5
 #define ROW_BYTES 128 /* of an operand's row: HYS_OCL_CHUNK elements */
-#define Q_CHUNK_BYTES (HYS_OCL_ITEM_HEADS * ROW_BYTES)
+#define Q_CHUNK_BYTES ((int64_t)HYS_OCL_ITEM_HEADS * ROW_BYTES)
 /* shares, factors, inverse sums and barriers of `struct places` */
 #define SMALL_BYTES (2 * TILE_KEYS * HYS_OCL_ITEM_HEADS * 2 + 3 * HYS_OCL_ITEM_HEADS * 4 + 208)
 

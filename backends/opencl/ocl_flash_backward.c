@@ -146,9 +146,9 @@ static int64_t chunk_rows(const struct hys_problem *problem)
 {
 	const struct hys_attending *attending = &problem->attending;
 	const struct packed_rows packed = packed_of(problem);
-	const int64_t row =
-		(int64_t)packed.bundles * packed.pad *
-		(PANEL(attending->head_dim) + PANEL(attending->value_dim) + SETS * INFO_BYTES);
+	const int64_t row = (int64_t)packed.bundles * packed.pad *
+			    (PANEL(attending->head_dim) + PANEL(attending->value_dim) +
+			     (int64_t)SETS * INFO_BYTES);
 	return hys_max64(1, CHUNK_BYTES / row / HYS_OCL_FLASH_TILE_ROWS) * HYS_OCL_FLASH_TILE_ROWS;
 }
 
@@ -227,7 +227,8 @@ static hys_status prepare_set(const struct backward *backward, int32_t set)
 	const struct hys_batch_view *batch = &backward->chunk.batch;
 	const bool other = set == SET_OTHER;
 	const struct hys_ocl_rules own = hys_ocl_flash_rules(&backward->chunk.size);
-	const struct hys_ocl_rules rules = other ? (struct hys_ocl_rules){.dense = 1} : own;
+	const struct hys_ocl_rules dense = {.dense = 1};
+	const struct hys_ocl_rules rules = other ? dense : own;
 	struct hys_ocl_args args = begin(backward, "prepare_rows");
 	hys_ocl_arg_tensor(&args, &tensors->o);
 	hys_ocl_arg_tensor(&args, &tensors->grad_o);

@@ -10,7 +10,7 @@
 /* Places of keys or values, two barriers each; the warps' queues. */
 #define PLACE_BARRIERS 16
 #define PLACES_MAX 32
-#define QUEUES_BYTES (8 * 8 * 32)
+#define QUEUES_BYTES (INT64_C(8) * 8 * 32)
 
 struct hys_ocl_flash_tiles hys_ocl_flash_tiles_of(const struct hys_ocl_flash_way *way,
 						  const struct hys_problem *problem)

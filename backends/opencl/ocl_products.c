@@ -204,7 +204,7 @@ static int64_t head_tiles(const struct hys_ocl_job *job, const struct hys_ocl_ti
 {
 	if (job->variant == HYS_OCL_MATRIX)
 		return hys_ocl_divide_up(tile->bundle,
-					 job->blocks.row_tiles * job->blocks.unit->rows);
+					 (int64_t)job->blocks.row_tiles * job->blocks.unit->rows);
 	if (job->variant != HYS_OCL_TILE)
 		return 1;
 	return hys_ocl_divide_up(tile->bundle, hys_min64(job->blocks.tile_heads, most));
@@ -250,7 +250,7 @@ hys_status hys_ocl_scores(const struct hys_ocl_job *job, const struct hys_tensor
 		return launch(job, &args, cells, hys_ocl_divide_up(most * tile->pitch, LOCAL));
 	int64_t positions_each = job->variant == HYS_OCL_TILE ? TILE_POSITIONS : CPU_GATHER;
 	if (job->variant == HYS_OCL_MATRIX)
-		positions_each = MATRIX_PASS * job->blocks.column_tiles;
+		positions_each = (int64_t)MATRIX_PASS * job->blocks.column_tiles;
 	return launch(job, &args, cells * head_tiles(job, tile, TILE_HEADS_MAX),
 		      hys_ocl_divide_up(most, positions_each));
 }

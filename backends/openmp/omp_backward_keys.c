@@ -18,7 +18,8 @@ static int64_t count_ranges(const struct omp_backward *b, int64_t span, int64_t 
 	const int64_t run = b->shared ? OMP_TILE : hys_index_span(b->call->problem);
 	const int64_t by_keys = keys * hys_min64(run, OMP_TILE) / OMP_TILE;
 	const int64_t by_threads =
-		b->threads > 1 ? omp_ceil_div(RANGES_PER_THREAD * b->threads, b->kv_heads) : 1;
+		b->threads > 1 ? omp_ceil_div((int64_t)RANGES_PER_THREAD * b->threads, b->kv_heads)
+			       : 1;
 
 	return hys_max64(by_threads, hys_min64(by_cache, hys_max64(1, by_keys)));
 }

@@ -75,6 +75,8 @@ INLINE void dot_lanes(const int lanes, int64_t count, int64_t dim, const float *
 		for (int h = 0; h < lanes; h++) {
 			float *to = x + h * pitch + i;
 
+			/* Written here, which it takes for a read. */
+			/* cppcheck-suppress legacyUninitvar */
 			_mm_storeu_ps(n == 4 ? to : values, out[h]);
 			for (int64_t j = 0; n < 4 && j < n; j++)
 				to[j] = values[j];
