@@ -86,6 +86,7 @@ static bool parse_hex(struct line *line, uint64_t *value)
 	*value = 0;
 	for (size_t i = 0; i < 16; i++) {
 		const char *digits = "0123456789abcdef";
+		/* Its NUL is no digit. NOLINTNEXTLINE(bugprone-not-null-terminated-result) */
 		const char *digit = memchr(digits, word.text[i], 16);
 
 		if (!digit)

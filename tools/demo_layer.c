@@ -43,7 +43,7 @@ static void build_index_row(struct demo_layer *layer, int64_t row)
 static int build_index(struct demo_layer *layer)
 {
 	int64_t width = (int64_t)layer->kv_heads * layer->dim;
-	void *q = calloc((size_t)(layer->rows * layer->kv_heads * width), 2);
+	void *q = calloc((size_t)((int64_t)layer->rows * layer->kv_heads * width), 2);
 	void *k = calloc((size_t)(layer->rows * width), 2);
 	layer->index_q = hys_host(q, HYS_BF16, 3, layer->rows, layer->kv_heads, width);
 	layer->index_k = hys_host(k, HYS_BF16, 2, layer->rows, width, 0);
