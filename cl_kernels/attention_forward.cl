@@ -22,15 +22,17 @@ softmax(int start, struct logit logit, __global uchar *work, struct operands at,
 	const int count = item.real ? WORK(int, at.count)[list_of(&tile, item.cell)] : 0;
 	const long place = (long)item.cell * tile.pitch + (item.real ? item.h : 0);
 	__global float *weights = WORK(float, at.weights) + cell_weights(&tile, item.cell) + item.h;
+	const bool fresh = start || !writes(&item);
 	const heads_t before =
-		start ? (heads_t)(NEGATIVE_INFINITY) : LOAD_HEADS(WORK(float, run.most) + place);
+		fresh ? (heads_t)(NEGATIVE_INFINITY) : LOAD_HEADS(WORK(float, run.most) + place);
 	const heads_t sum_before =
-		start ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, run.sum) + place);
+		fresh ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, run.sum) + place);
 	heads_t most = largest_logit(&logit, weights, tile.pitch, count, item.slice, true), sum;
-	most = fmax(before, LARGEST_OF_SLICES(most));
+	most = fmax(before, most);
+	most = LARGEST_OF_SLICES(most);
 	sum = sum_shares(&logit, weights, tile.pitch, count, item.slice, true, most);
 	sum = SUM_OF_SLICES(sum);
-	if (item.real && item.slice == 0) {
+	if (writes(&item)) {
 		const heads_t factor = share_of(before, most);
 		STORE_HEADS(most, WORK(float, run.most) + place);
 		STORE_HEADS(sum_before * factor + sum, WORK(float, run.sum) + place);

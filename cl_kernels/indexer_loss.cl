@@ -178,15 +178,17 @@ normalise(int start, struct logit logit, __global uchar *work, struct operands f
 	const long place = (long)item.cell * tile.pitch + (item.real ? item.h : 0);
 	__global float *weights =
 		WORK(float, from.weights) + cell_weights(&tile, item.cell) + item.h;
+	const bool fresh = start || !writes(&item);
 	const heads_t before =
-		start ? (heads_t)(NEGATIVE_INFINITY) : LOAD_HEADS(WORK(float, at.most) + place);
+		fresh ? (heads_t)(NEGATIVE_INFINITY) : LOAD_HEADS(WORK(float, at.most) + place);
 	const heads_t sum_before =
-		start ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, at.sum) + place);
+		fresh ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, at.sum) + place);
 	heads_t most = largest_logit(&logit, weights, tile.pitch, count, item.slice, false), sum;
-	most = fmax(before, LARGEST_OF_SLICES(most));
+	most = fmax(before, most);
+	most = LARGEST_OF_SLICES(most);
 	sum = sum_shares(&logit, weights, tile.pitch, count, item.slice, false, most);
 	sum = SUM_OF_SLICES(sum);
-	if (item.real && item.slice == 0) {
+	if (writes(&item)) {
 		STORE_HEADS(most, WORK(float, at.most) + place);
 		STORE_HEADS(sum_before * share_of(before, most) + sum, WORK(float, at.sum) + place);
 	}
@@ -369,7 +371,8 @@ spread(int start, long first, struct scoring scoring, __global uchar *work, stru
 	__global float *weights =
 		WORK(float, from.weights) + cell_weights(&tile, item.cell) + item.h;
 	const heads_t w = LOAD_HEADS(WORK(float, at.w) + place) * scoring.scale;
-	const heads_t before = start ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, at.dw) + place);
+	const bool fresh = start || !writes(&item);
+	const heads_t before = fresh ? (heads_t)(0.0f) : LOAD_HEADS(WORK(float, at.dw) + place);
 	heads_t sum = 0.0f;
 	for (int p0 = item.slice; p0 < count; p0 += SUM_BLOCK * SLICES) {
 		heads_t part = 0.0f;
@@ -385,7 +388,7 @@ spread(int start, long first, struct scoring scoring, __global uchar *work, stru
 		sum += part;
 	}
 	sum = SUM_OF_SLICES(sum);
-	if (item.real && item.slice == 0)
+	if (writes(&item))
 		STORE_HEADS(before + sum, WORK(float, at.dw) + place);
 }
 

@@ -16,20 +16,6 @@ static const struct attention_case forward_table[] = {
 };
 /* clang-format on */
 
-static void run_case(void **state)
-{
-	struct suite_run run = {0};
-	struct attention_data data;
-	struct suite_want want;
-
-	attention_make(&data, *state);
-	want = attention_want(&data, HYS_OP_ATTENTION_FORWARD);
-	while (suite_next(&run, &want))
-		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
-			attention_forward_try(&data, &run, suite_placements[i]);
-	attention_free(&data);
-}
-
 int main(void)
 {
 	struct suite_list list = {.size = sizeof(struct attention_case)};
@@ -38,5 +24,5 @@ int main(void)
 	for (size_t i = 0; i < sizeof(forward_table) / sizeof(forward_table[0]); i++)
 		suite_add(&list, &forward_table[i]);
 	return suite_main("attention_forward", HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD), &list,
-			  run_case);
+			  attention_forward_run);
 }

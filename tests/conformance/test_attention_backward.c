@@ -27,23 +27,6 @@ static const struct attention_case backward_table[] = {
 };
 /* clang-format on */
 
-static void run_case(void **state)
-{
-	struct suite_run run = {0};
-	struct attention_data data;
-	struct attention_grads grads;
-	struct suite_want want;
-
-	attention_make(&data, *state);
-	attention_grads_make(&grads, &data);
-	want = attention_want(&data, HYS_OP_ATTENTION_BACKWARD);
-	while (suite_next(&run, &want))
-		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
-			attention_backward_try(&data, &grads, &run, suite_placements[i]);
-	attention_grads_free(&grads);
-	attention_free(&data);
-}
-
 int main(void)
 {
 	struct suite_list list = {.size = sizeof(struct attention_case)};
@@ -52,5 +35,5 @@ int main(void)
 	for (size_t i = 0; i < sizeof(backward_table) / sizeof(backward_table[0]); i++)
 		suite_add(&list, &backward_table[i]);
 	return suite_main("attention_backward", HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD), &list,
-			  run_case);
+			  attention_backward_run);
 }

@@ -109,20 +109,6 @@ static const struct loss_case table[] = {
 };
 /* clang-format on */
 
-static void run_case(void **state)
-{
-	struct suite_run run = {0};
-	struct loss_data data;
-	struct suite_want want;
-
-	loss_make(&data, *state);
-	want = loss_want(&data);
-	while (suite_next(&run, &want))
-		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
-			loss_try(&data, &run, suite_placements[i]);
-	loss_free(&data);
-}
-
 static void add_sweeps(struct suite_list *list)
 {
 	const struct loss_case base = {SEE(21, 70), .topk = 20};
@@ -152,5 +138,5 @@ int main(void)
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		suite_add(&list, &table[i]);
 	add_sweeps(&list);
-	return suite_main("indexer_loss", HYS_OP_BIT(HYS_OP_INDEXER_LOSS), &list, run_case);
+	return suite_main("indexer_loss", HYS_OP_BIT(HYS_OP_INDEXER_LOSS), &list, loss_run);
 }

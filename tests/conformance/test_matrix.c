@@ -63,37 +63,6 @@ static const struct attention_case attention_table[] = {
 };
 /* clang-format on */
 
-static void forward(void **state)
-{
-	struct suite_run run = {0};
-	struct attention_data data;
-	struct suite_want want;
-
-	attention_make(&data, *state);
-	want = attention_want(&data, HYS_OP_ATTENTION_FORWARD);
-	while (suite_next(&run, &want))
-		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
-			attention_forward_try(&data, &run, suite_placements[i]);
-	attention_free(&data);
-}
-
-static void backward(void **state)
-{
-	struct suite_run run = {0};
-	struct attention_data data;
-	struct attention_grads grads;
-	struct suite_want want;
-
-	attention_make(&data, *state);
-	attention_grads_make(&grads, &data);
-	want = attention_want(&data, HYS_OP_ATTENTION_BACKWARD);
-	while (suite_next(&run, &want))
-		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
-			attention_backward_try(&data, &grads, &run, suite_placements[i]);
-	attention_grads_free(&grads);
-	attention_free(&data);
-}
-
 static const struct hys_ocl_unit *unit;
 
 static void prepare(struct hys_context *context)
@@ -147,8 +116,10 @@ int main(void)
 		if (i > 0 && !only)
 			unsetenv("HYS_TEST_FULL");
 		status |= RUN(selects, select_table, select_run);
-		status |= RUN(HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD), attention_table, forward);
-		status |= RUN(HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD), attention_table, backward);
+		status |= RUN(HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD), attention_table,
+			      attention_forward_run);
+		status |= RUN(HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD), attention_table,
+			      attention_backward_run);
 	}
 	return status;
 }

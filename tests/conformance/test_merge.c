@@ -1,212 +1,25 @@
 /* merge: every kernel row against the oracle. */
-#include "oracle.h"
-#include "oracle_internal.h"
-#include "suite.h"
-#include "visible.h"
-
-#define ONLY_O 1u	 /* no lse */
-#define RANGE 2u	 /* rows [rows/3, 2 rows/3) of whole tensors */
-#define RANGE_CUT 4u	 /* the same with tensors of just these rows */
-#define NOTHING 8u	 /* lse of -inf and o of 0 on one side, or on both */
-#define APART 16u	 /* lse of some hundreds, far from each other */
-#define BOTH_NOTHING 32u /* on both sides everywhere */
-
-struct merge_case {
-	struct suite_case about;
-	struct visible_spec visible;
-	int32_t heads, value_dim; /* 0: 4, 16 */
-	hys_dtype dtype;
-	unsigned features;
-};
+#include "merge_case.h"
 
 /* clang-format off */
 static const struct merge_case table[] = {
 	{CORE("plain"), SEE(20, 10)},
 	{CORE("f16"), SEE(20, 10), .dtype = HYS_F16},
 	{CORE("bf16"), SEE(20, 10), .dtype = HYS_BF16},
-	{CORE("without lse"), SEE(20, 10), .features = ONLY_O},
-	{CORE("one side has nothing"), SEE(20, 10), .features = NOTHING},
-	{FULL("one side has nothing, bf16"), SEE(20, 10), .dtype = HYS_BF16, .features = NOTHING},
-	{CORE("both have nothing"), SEE(20, 10), .features = BOTH_NOTHING},
-	{CORE("far apart"), SEE(20, 10), .features = APART},
-	{FULL("far apart f16"), SEE(20, 10), .dtype = HYS_F16, .features = APART},
+	{CORE("without lse"), SEE(20, 10), .features = MERGE_ONLY_O},
+	{CORE("one side has nothing"), SEE(20, 10), .features = MERGE_NOTHING},
+	{FULL("one side has nothing, bf16"), SEE(20, 10), .dtype = HYS_BF16, .features = MERGE_NOTHING},
+	{CORE("both have nothing"), SEE(20, 10), .features = MERGE_BOTH_NOTHING},
+	{CORE("far apart"), SEE(20, 10), .features = MERGE_APART},
+	{FULL("far apart f16"), SEE(20, 10), .dtype = HYS_F16, .features = MERGE_APART},
 	{CORE("no rows"), SEE(0, 10)},
 	{FULL("one row"), SEE(1, 10)},
 	{FULL("one of each"), SEE(1, 10), .heads = 1, .value_dim = 1},
 	{FULL("128 heads of 512"), SEE(5, 10), .heads = 128, .value_dim = 512},
-	{CORE("range"), SEE(20, 10), .features = RANGE},
-	{FULL("range of its own tensors"), SEE(20, 10), .features = RANGE_CUT},
+	{CORE("range"), SEE(20, 10), .features = MERGE_RANGE},
+	{FULL("range of its own tensors"), SEE(20, 10), .features = MERGE_RANGE_CUT},
 };
 /* clang-format on */
-
-struct merge_data {
-	const struct merge_case *about;
-	struct hys_problem problem;
-	struct visible visible;
-	int64_t row_first, row_count, lanes; /* lanes: T * H */
-	double *o_a, *o_b, *lse_a, *lse_b, *o, *lse;
-};
-
-static double *draw(struct rng *rng, int64_t count, double scale, hys_dtype dtype)
-{
-	double *values = ora_doubles(count);
-
-	rng_fill_normal(rng, values, count, scale);
-	for (int64_t i = 0; i < count; i++)
-		values[i] = element_round(dtype, values[i]);
-	return values;
-}
-
-/* Where one side has nothing, its o is 0 by contract. */
-static void empty_lane(struct merge_data *data, double *o, double *lse, int64_t lane)
-{
-	const int64_t dim = data->problem.attending.value_dim;
-
-	lse[lane] = -(double)INFINITY;
-	ora_zero(o + lane * dim, dim);
-}
-
-static void make_data(struct merge_data *data, const struct merge_case *about)
-{
-	const hys_dtype dtype = about->dtype ? about->dtype : HYS_F32;
-	const int32_t heads = about->heads ? about->heads : 4;
-	const int32_t dim = about->value_dim ? about->value_dim : 16;
-	const double scale = about->features & APART ? 300 : 1;
-	struct rng rng;
-
-	rng_seed(&rng, suite_seed(&about->about));
-	*data = (struct merge_data){.about = about};
-	data->problem = (struct hys_problem){
-		.struct_size = sizeof(data->problem),
-		.attending = {.heads = heads, .head_dim = dim, .dtype = dtype},
-	};
-	data->problem.attending.value_dim = dim;
-	visible_make(&data->visible, &about->visible, 1, &rng);
-	data->row_count = data->visible.rows;
-	if (about->features & (RANGE | RANGE_CUT)) {
-		data->row_first = data->visible.rows / 3;
-		data->row_count = data->visible.rows / 3;
-	}
-	data->lanes = data->visible.rows * heads;
-	data->o_a = draw(&rng, data->lanes * dim, 1, dtype);
-	data->o_b = draw(&rng, data->lanes * dim, 1, dtype);
-	data->lse_a = draw(&rng, data->lanes, scale, HYS_F32);
-	data->lse_b = draw(&rng, data->lanes, scale, HYS_F32);
-	for (int64_t i = 0; i < data->lanes; i++) {
-		const bool nothing = about->features & NOTHING;
-
-		if ((about->features & BOTH_NOTHING) || (nothing && i % 3 != 0))
-			empty_lane(data, data->o_a, data->lse_a, i);
-		if ((about->features & BOTH_NOTHING) || (nothing && i % 3 != 1))
-			empty_lane(data, data->o_b, data->lse_b, i);
-	}
-	data->o = ora_doubles(data->lanes * dim);
-	data->lse = ora_doubles(data->lanes);
-	ora_merge(data->lanes, dim, data->o_a, data->lse_a, data->o_b, data->lse_b, data->o,
-		  data->lse);
-}
-
-static void free_data(struct merge_data *data)
-{
-	free(data->o_a);
-	free(data->o_b);
-	free(data->lse_a);
-	free(data->lse_b);
-	free(data->o);
-	free(data->lse);
-	visible_free(&data->visible);
-}
-
-static hys_status call(const struct merge_data *data, struct place *place, struct hys_batch *batch,
-		       struct hys_error *error)
-{
-	const struct hys_attending *a = &data->problem.attending;
-	const bool cut = data->about->features & RANGE_CUT;
-	const int64_t rows = cut ? data->row_count : data->visible.rows;
-	const int64_t skip = cut ? data->row_first * a->heads : 0, dim = a->value_dim;
-	struct hys_merge_args args = {.struct_size = sizeof(args)};
-
-	if (data->about->features & (RANGE | RANGE_CUT)) {
-		args.row_first = data->row_first;
-		args.row_count = data->row_count;
-	}
-	args.o_a = place_in(place, "o_a", a->dtype, data->o_a + skip * dim, 3, rows, a->heads, dim);
-	args.o_b = place_in(place, "o_b", a->dtype, data->o_b + skip * dim, 3, rows, a->heads, dim);
-	args.lse_a = place_in(place, "lse_a", HYS_F32, data->lse_a + skip, 2, rows, a->heads, 0);
-	args.lse_b = place_in(place, "lse_b", HYS_F32, data->lse_b + skip, 2, rows, a->heads, 0);
-	args.o = place_out(place, "o", a->dtype, NULL, 3, rows, a->heads, dim);
-	if (!cut)
-		place_only_rows(place, data->row_first, data->row_count);
-	if (!(data->about->features & ONLY_O)) {
-		args.lse = place_out(place, "lse", HYS_F32, NULL, 2, rows, a->heads, 0);
-		if (!cut)
-			place_only_rows(place, data->row_first, data->row_count);
-	}
-	if (place->status != HYS_OK) {
-		*error = place->error;
-		return place->status;
-	}
-	return hys_merge(place->exec, batch, &args, error);
-}
-
-/* The range's part of an output. */
-static double *take_range(const struct merge_data *data, const struct place *place,
-			  const char *name, int64_t per_row)
-{
-	const int64_t skip = data->about->features & RANGE_CUT ? 0 : data->row_first * per_row;
-	double *all = place_values(place, name), *range;
-
-	if (!all)
-		return NULL;
-	range = ora_doubles(data->row_count * per_row);
-	memcpy(range, all + skip, (size_t)(data->row_count * per_row) * sizeof(double));
-	free(all);
-	return range;
-}
-
-static void judge(const struct merge_data *data, const struct suite_run *run,
-		  const struct place *place)
-{
-	const struct hys_attending *a = &data->problem.attending;
-	const int64_t lanes = data->row_count * a->heads, skip = data->row_first * a->heads;
-	const double lse_tolerance = a->dtype == HYS_F32 ? 1e-5 : 1e-3;
-	const double tolerance = a->dtype == HYS_F16 ? 2e-3 : a->dtype == HYS_BF16 ? 6e-3 : 1e-5;
-	double *o = take_range(data, place, "o", (int64_t)a->heads * a->value_dim);
-	double *lse = take_range(data, place, "lse", a->heads);
-
-	suite_close(run, "o", o, data->o + skip * a->value_dim, lanes, a->value_dim, tolerance);
-	if (lse)
-		suite_each(run, "lse", lse, data->lse + skip, lanes,
-			   (struct suite_tolerance){0, lse_tolerance, 1});
-}
-
-static void run_case(void **state)
-{
-	struct suite_run run = {0};
-	struct merge_data data;
-	struct hys_error error;
-
-	make_data(&data, *state);
-	const struct suite_want want = {.about = &data.about->about,
-					.problem = &data.problem,
-					.op = HYS_OP_MERGE,
-					.rows = data.row_count,
-					.keys = data.visible.keys,
-					.desc = &data.visible.desc};
-
-	while (suite_next(&run, &want))
-		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++) {
-			struct place place = suite_place(&run, suite_placements[i]);
-			hys_status status = call(&data, &place, run.batch, &error);
-
-			if (status != HYS_OK)
-				suite_fail(&run, "%s: %s", hys_status_name(status), error.message);
-			else if (suite_collect(&run, &place))
-				judge(&data, &run, &place);
-			place_clear(&place);
-		}
-	free_data(&data);
-}
 
 int main(void)
 {
@@ -221,5 +34,5 @@ int main(void)
 		    SUITE_EDGES);
 	suite_sweep(&list, &base, "value_dim", offsetof(struct merge_case, value_dim), suite_edges,
 		    SUITE_EDGES);
-	return suite_main("merge", HYS_OP_BIT(HYS_OP_MERGE), &list, run_case);
+	return suite_main("merge", HYS_OP_BIT(HYS_OP_MERGE), &list, merge_run);
 }

@@ -151,7 +151,8 @@ static bool is_legal(const struct suite_want *want)
 void problem_try(const struct subject *subject, struct problem_bytes *bytes)
 {
 	static struct suite *one, *several;
-	const unsigned placement = suite_placements[problem_pick(bytes, SUITE_PLACEMENTS)];
+	const unsigned placement =
+		suite_placements.flags[problem_pick(bytes, suite_placements.count)];
 	struct answers answers = {.count = 0};
 	union subject_data data;
 	struct suite_want want;

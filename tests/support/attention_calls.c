@@ -394,3 +394,34 @@ void attention_backward_try(const struct attention_data *data, const struct atte
 	attention_grads_free(&sum);
 	place_clear(&place);
 }
+
+void attention_forward_run(void **state)
+{
+	struct suite_run run = {0};
+	struct attention_data data;
+	struct suite_want want;
+
+	attention_make(&data, *state);
+	want = attention_want(&data, HYS_OP_ATTENTION_FORWARD);
+	while (suite_next(&run, &want))
+		for (int32_t i = 0; i < suite_placements.count; i++)
+			attention_forward_try(&data, &run, suite_placements.flags[i]);
+	attention_free(&data);
+}
+
+void attention_backward_run(void **state)
+{
+	struct suite_run run = {0};
+	struct attention_data data;
+	struct attention_grads grads;
+	struct suite_want want;
+
+	attention_make(&data, *state);
+	attention_grads_make(&grads, &data);
+	want = attention_want(&data, HYS_OP_ATTENTION_BACKWARD);
+	while (suite_next(&run, &want))
+		for (int32_t i = 0; i < suite_placements.count; i++)
+			attention_backward_try(&data, &grads, &run, suite_placements.flags[i]);
+	attention_grads_free(&grads);
+	attention_free(&data);
+}

@@ -88,4 +88,8 @@ void attention_backward_try(const struct attention_data *data, const struct atte
 /* SPEC's tolerance of outputs (or of gradients) for the largest logit. */
 double attention_tolerance(const struct attention_data *data, bool gradient);
 
+/* For suite_main: every kernel row, every placement. */
+void attention_forward_run(void **state);
+void attention_backward_run(void **state);
+
 #endif

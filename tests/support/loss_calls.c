@@ -240,3 +240,17 @@ void loss_try(const struct loss_data *data, const struct suite_run *run, unsigne
 	loss_grads_free(&want);
 	place_clear(&place);
 }
+
+void loss_run(void **state)
+{
+	struct suite_run run = {0};
+	struct loss_data data;
+	struct suite_want want;
+
+	loss_make(&data, *state);
+	want = loss_want(&data);
+	while (suite_next(&run, &want))
+		for (int32_t i = 0; i < suite_placements.count; i++)
+			loss_try(&data, &run, suite_placements.flags[i]);
+	loss_free(&data);
+}

@@ -76,4 +76,7 @@ void loss_grads_free(struct loss_grads *grads);
 /* Zeroed arrays for what the case asks for. */
 void loss_grads_make(struct loss_grads *grads, const struct loss_data *data);
 
+/* For suite_main: every kernel row, every placement. */
+void loss_run(void **state);
+
 #endif

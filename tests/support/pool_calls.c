@@ -206,8 +206,8 @@ void pool_run(void **state)
 	answer = new_answer(&data);
 	want = pool_want(&data, HYS_OP_POOL);
 	while (suite_next(&run, &want))
-		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++) {
-			struct place place = suite_place(&run, suite_placements[i]);
+		for (int32_t i = 0; i < suite_placements.count; i++) {
+			struct place place = suite_place(&run, suite_placements.flags[i]);
 			hys_status status = call_forward(&data, &place, run.batch, &error);
 
 			if (status != HYS_OK)
@@ -373,8 +373,8 @@ void pool_backward_run(void **state)
 	make_grads(&data, &before, &want);
 	suite = pool_want(&data, HYS_OP_POOL_BACKWARD);
 	while (suite_next(&run, &suite))
-		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++) {
-			struct place place = suite_place(&run, suite_placements[i]);
+		for (int32_t i = 0; i < suite_placements.count; i++) {
+			struct place place = suite_place(&run, suite_placements.flags[i]);
 			hys_status status =
 				call_backward(&data, &before, &place, run.batch, &error);
 

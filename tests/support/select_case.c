@@ -478,7 +478,7 @@ void select_run(void **state)
 	select_make(&data, *state);
 	want = select_want(&data);
 	while (suite_next(&run, &want))
-		for (int32_t i = 0; i < SUITE_PLACEMENTS; i++)
-			select_try(&data, &run, suite_placements[i]);
+		for (int32_t i = 0; i < suite_placements.count; i++)
+			select_try(&data, &run, suite_placements.flags[i]);
 	select_free(&data);
 }

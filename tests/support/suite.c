@@ -7,12 +7,14 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include "halves.h"
 #include "oracle.h"
 #include "oracle_internal.h"
 
 const int32_t suite_edges[SUITE_EDGES] = {1, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129};
-const unsigned suite_placements[SUITE_PLACEMENTS] = {
-	0, PLACE_PITCHED, PLACE_PITCHED | PLACE_SWAPPED, PLACE_PITCHED | PLACE_BUFFER};
+static const unsigned placements[] = {0, PLACE_PITCHED, PLACE_PITCHED | PLACE_SWAPPED,
+				      PLACE_PITCHED | PLACE_BUFFER};
+struct suite_placements suite_placements = {placements, 4};
 
 #define ROWS_MAX 512
 
@@ -20,12 +22,14 @@ void (*suite_prepare)(struct hys_context *context);
 
 struct suite {
 	struct hys_context *context;
+	struct hys_native_device halves[2];
 	struct suite_row rows[ROWS_MAX];
 	int32_t row_count;
 };
 
 static struct suite *now; /* the one that suite_next goes through */
 static int32_t row_at, failures;
+static const struct suite_row *current;
 
 /* ---- devices and rows ---- */
 
@@ -104,12 +108,42 @@ static void list_all(enum suite_over over, uint32_t ops)
 	now->row_count = 0;
 	if (over == SUITE_SEVERAL)
 		list_several();
+	if (over == SUITE_HALVES)
+		list_devices((const int32_t[]){0, 1}, 2);
 	for (int32_t i = 0; i < now->context->device_count; i++) {
 		if (over == SUITE_KERNELS)
 			list_rows(i, ops);
 		if (over == SUITE_DEVICES)
 			list_devices(&i, 1);
 	}
+}
+
+/* Gives every OpenCL device the capability that HYS_TEST_GRANT names. */
+static void grant(void)
+{
+	const char *name = getenv("HYS_TEST_GRANT");
+
+	for (int32_t i = 0; name && i < now->context->device_count; i++) {
+		struct hys_device *device = now->context->devices[i];
+
+		for (int32_t bit = 0; device->backend->capability_names[bit]; bit++)
+			if (strcmp(device->backend->capability_names[bit], name) == 0)
+				device->capabilities |= UINT64_C(1) << bit;
+	}
+}
+
+/* Ends the process where there is nothing to divide. */
+static void take_halves(struct hys_context_options *options)
+{
+	char why[96];
+
+	if (!halves_make(now->halves, why, sizeof(why))) {
+		print_message("skipped: %s\n", why);
+		exit(SUITE_SKIPPED);
+	}
+	options->devices = "";
+	options->natives = now->halves;
+	options->native_count = 2;
 }
 
 struct suite *suite_begin(enum suite_over over, uint32_t ops, int32_t threads)
@@ -123,10 +157,13 @@ struct suite *suite_begin(enum suite_over over, uint32_t ops, int32_t threads)
 		options.devices = "openmp";
 
 	now = ora_alloc(1, sizeof(*now));
+	if (over == SUITE_HALVES)
+		take_halves(&options);
 	if (hys_context_create(&options, &now->context, &error) != HYS_OK) {
 		print_error("no context: %s\n", error.message);
 		exit(1);
 	}
+	grant();
 	if (suite_prepare)
 		suite_prepare(now->context);
 	list_all(over, ops);
@@ -141,6 +178,8 @@ void suite_use(struct suite *suite)
 void suite_end(void)
 {
 	hys_context_destroy(now->context);
+	if (now->halves[0].backend)
+		halves_free(now->halves);
 	free(now);
 	now = NULL;
 }
@@ -251,6 +290,7 @@ bool suite_next(struct suite_run *run, const struct suite_want *want)
 {
 	const bool core = (want->about->flags & SUITE_CORE) || getenv("HYS_TEST_FULL");
 
+	current = NULL;
 	close_run(run);
 	if (!run->about)
 		row_at = 0;
@@ -269,10 +309,16 @@ bool suite_next(struct suite_run *run, const struct suite_want *want)
 		} else if (open_run(run, want)) {
 			row->ran++;
 			row_at++;
+			current = row;
 			return true;
 		}
 	}
 	return false;
+}
+
+const struct suite_row *suite_current(void)
+{
+	return current;
 }
 
 void suite_fail(const struct suite_run *run, const char *format, ...)

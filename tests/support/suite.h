@@ -7,9 +7,12 @@
  * and kernel row after the other. The last test says which rows were covered
  * and why others were not; a row that could run and that no case ran fails it.
  *
- * HYS_TEST_FILTER=PATTERN runs the cases of that name, HYS_TEST_KERNELS=PATTERN only on the
- * rows of that name, HYS_TEST_FULL=1 all cases on devices that compile a program per problem
- * too.
+ * HYS_TEST_FILTER=PATTERN   the cases of that name
+ * HYS_TEST_KERNELS=PATTERN  kernel rows of that name
+ * HYS_TEST_DEVICES=NAMES    these devices, as in struct hys_context_options
+ * HYS_TEST_FULL=1           all cases on devices that compile a program per problem too
+ * HYS_TEST_GRANT=cpu        every device that knows this capability has it: a simulator does
+ *                           not say that it is a processor
  */
 #ifndef HYS_TEST_SUITE_H
 #define HYS_TEST_SUITE_H
@@ -19,7 +22,8 @@
 #include "core.h"
 #include "place.h"
 
-#define SUITE_CORE 1u /* also on backends that compile a program per problem */
+#define SUITE_CORE 1u	/* also on backends that compile a program per problem */
+#define SUITE_SINGLE 2u /* one tile: for the slowest checks */
 
 /* First member, `about`, of every kind of case. */
 struct suite_case {
@@ -38,10 +42,12 @@ struct suite_case {
 enum suite_over {
 	SUITE_KERNELS, /* each kernel row of the operations, forced, on each device */
 	SUITE_DEVICES, /* each device with the planner's choice */
-	SUITE_SEVERAL  /* the CPU twice, three times, and with an OpenCL device */
+	SUITE_SEVERAL, /* the CPU twice, three times, and with an OpenCL device */
+	SUITE_HALVES   /* two halves of an OpenCL device; without one nothing runs */
 };
 
 #define SUITE_DEVICES_MAX 3
+#define SUITE_SKIPPED 77 /* exit status of a program that has nothing to run on */
 
 /* One kernel row on one device, or devices. */
 struct suite_row {
@@ -78,13 +84,19 @@ struct suite_want {
 /* Goes from row to row; start with *run all zero. False at the end; what the last
  * call made is destroyed. Rows that the case is not for are passed over. */
 bool suite_next(struct suite_run *run, const struct suite_want *want);
+/* The row of the last suite_next, NULL while plans are made. */
+const struct suite_row *suite_current(void);
 
 /* Adds a failure of the case on the row; printed at once. */
 void suite_fail(const struct suite_run *run, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* The ways to place tensors that a run goes through: flags of place.h. */
-#define SUITE_PLACEMENTS 4
-extern const unsigned suite_placements[SUITE_PLACEMENTS];
+/* The ways to place tensors that a run goes through: flags of place.h. A program may set
+ * others before its suite_main. */
+struct suite_placements {
+	const unsigned *flags;
+	int32_t count;
+};
+extern struct suite_placements suite_placements;
 struct place suite_place(const struct suite_run *run, unsigned flags);
 /* Collects, and reports what is wrong. */
 bool suite_collect(const struct suite_run *run, struct place *place);
