@@ -9,6 +9,7 @@
 set -u
 
 # Set ci/FOLDER: unpacked into build/packages/FOLDER (or below $HYS_CI_PACKAGES), since installing would disturb other packages or programs.
+# pypi:NAME==VERSION is a package of PyPI; it comes with those that it depends on.
 #
 # package                 set   what it is for                            a way to look for it where there is no dpkg
 packages=$(cat <<'END'
@@ -47,6 +48,8 @@ clang-15                  ci    kernels as SPIR-V                         cmd:cl
 llvm-spirv-15             ci    kernels as SPIR-V                         cmd:llvm-spirv-15
 spirv-tools               ci    validates SPIR-V                          cmd:spirv-val
 python3-torch             ci    the Python binding's autograd             none
+oclgrind                  ci    races and more in kernels                 cmd:oclgrind
+python3-pip               ci    packages of PyPI                          cmd:pip3
 libclc-19                 ci/libclc  OpenCL C functions, for clang-19     none
 intel-opencl-icd          ci/intel   ocloc, compiles for Intel devices   none
 libigc1                   ci/intel   its compiler                         none
@@ -54,6 +57,14 @@ libigdfcl1                ci/intel   its compiler                         none
 libigdgmm12               ci/intel   its memory manager                   none
 libopencl-clang14         ci/intel   its front end                        none
 libllvmspirvlib14         ci/intel   its front end                        none
+mesa-opencl-icd           ci/rusticl  Mesa's rusticl on the processor    none
+libclc-15                 ci/rusticl  its OpenCL C functions             none
+libllvmspirvlib15         ci/rusticl  its translator                     none
+libdrm2                   ci/rusticl  what else it loads                 none
+libdrm-nouveau2           ci/rusticl  what else it loads                 none
+libsensors5               ci/rusticl  what else it loads                 none
+pypi:intel-opencl-rt==2026.2.0     ci/intel_cpu  Intel's OpenCL on the processor  none
+pypi:intel-cmplr-lib-rt==2026.2.0  ci/intel_cpu  what it loads       none
 libcmocka0:i386           ci/i686  of the 32-bit build's tests                none
 libcmocka-dev:i386        ci/i686  of the 32-bit build's tests                none
 libcjson1:i386            ci/i686  of the 32-bit build's tests                none
@@ -156,10 +167,19 @@ download() { # package[:architecture]
     foreign_apt "$architecture" download -q "${1%:*}"
 }
 
+unpack_wheels() { # package folder download-folder
+    local wheel
+    (cd "$3" && python3 -m pip download -q --disable-pip-version-check "$1") || return
+    for wheel in "$3"/*.whl; do python3 -m zipfile -e "$wheel" "$2" || return; done
+}
+
 unpack() { # package folder
     local folder=$unpack_in/$2 deb
     mkdir -p "$folder" && deb=$(mktemp -d) || return
-    (cd "$deb" && download "$1") && dpkg -x "$deb"/*.deb "$folder" && dpkg-deb -f "$deb"/*.deb Version > "$folder/.$1"
+    case $1 in
+        pypi:*) unpack_wheels "${1#pypi:}" "$folder" "$deb" && echo "${1#*==}" > "$folder/.$1" ;;
+        *) (cd "$deb" && download "$1") && dpkg -x "$deb"/*.deb "$folder" && dpkg-deb -f "$deb"/*.deb Version > "$folder/.$1" ;;
+    esac
     rm -rf "$deb"
     [ -s "$folder/.$1" ]
 }

@@ -9,17 +9,20 @@ static const char *const capability_names[] = {"cpu",  "clblast", "mma",  "wgmma
 /* ---- buffers ---- */
 
 /* Drivers promise memory that they do not have; writing makes them take it. Not by a fill:
- * NVIDIA's of one byte beyond 2 GiB broke the queue. */
+ * NVIDIA's of one byte beyond 2 GiB broke the queue. That a write blocks says only that its
+ * source may go: other queues must not come first. */
 static hys_status touch(struct hys_ocl_device *device, cl_mem memory, int64_t bytes,
 			struct hys_error *error)
 {
 	const cl_uchar zero = 0;
 	const size_t last = (size_t)bytes - 1;
 	cl_int code =
-		clEnqueueWriteBuffer(device->queue, memory, CL_TRUE, 0, 1, &zero, 0, NULL, NULL);
+		clEnqueueWriteBuffer(device->queue, memory, CL_FALSE, 0, 1, &zero, 0, NULL, NULL);
 	if (code == CL_SUCCESS)
-		code = clEnqueueWriteBuffer(device->queue, memory, CL_TRUE, last, 1, &zero, 0, NULL,
-					    NULL);
+		code = clEnqueueWriteBuffer(device->queue, memory, CL_FALSE, last, 1, &zero, 0,
+					    NULL, NULL);
+	if (code == CL_SUCCESS)
+		code = clFinish(device->queue);
 	return hys_ocl_check_bytes(error, code, "touching a buffer", bytes);
 }
 

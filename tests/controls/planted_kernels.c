@@ -7,6 +7,8 @@
 #include <CL/cl.h>
 
 #define BARRIER "barrier(CLK_LOCAL_MEM_FENCE);"
+/* The head of a file: a program holds the text of other variants too. */
+#define TILE "products_tile.clh - "
 
 /* The first `text` behind the first `behind` is replaced. Kept in step with the kernels: a
  * plant that finds nothing fails its control. */
@@ -18,13 +20,13 @@ static const struct plant plants[] = {
 	{"missing_barrier", "score_tile(", BARRIER, ""},
 	{"divergent_barrier", "score_tile(", BARRIER, "if (item < 32) " BARRIER},
 	{"plain_histogram", "count_bins(", "atomic_inc(&bins[", "++(bins["},
-	{"beyond_the_row", "scores(const", "p < count && c0 + c < from.channels", "p < count"},
-	{"no_first_sum", "scores(const", "sum[i][j] = 0.0f;", ";"},
-	{"tail_of_keys", "pick_entries(", "c.scored_end = t.last;", "c.scored_end = t.last + 1;"},
+	{"beyond_the_row", TILE, "p < count && c0 + c < from.channels", "p < count"},
+	{"no_first_sum", TILE, "sum[i][j] = 0.0f;", ";"},
+	{"tail_of_keys", "sum_shares(", "p < min(count", "p <= min(count"},
 	{"late_ties", "write_picks(", "tie < t->ties", "tie > 0 && tie <= t->ties"},
-	{"swapped_heads", "combine(const", "shares[p][h]", "shares[p][h ^ 1]"},
-	{"wrong_argument", "combine(const", "int start", "long start"},
-	{"much_local_memory", "scores(const", "keys[DEPTH][65]", "keys[DEPTH][650]"},
+	{"swapped_heads", TILE, "shares[p][h]", "shares[p][h ^ 1]"},
+	{"wrong_argument", TILE, "int start", "long start"},
+	{"much_local_memory", TILE, "keys[DEPTH][65]", "keys[DEPTH][650]"},
 	{NULL, NULL, NULL, NULL}, /* the last */
 };
 

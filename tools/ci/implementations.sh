@@ -19,7 +19,7 @@ done
 # On real work it would answer wrong numbers, and so is not to be used.
 if use rusticl; then
     under+=(HYS_DISABLE=)
-    if "${under[@]}" "$HYS_CI_ROOT/dev/tools/hyscale" devices 2>&1 | grep -q 'llvmpipe ends loops'; then pass
+    if "${under[@]}" "$HYS_CI_ROOT/dev/hyscale" devices 2>&1 | grep -q 'llvmpipe ends loops'; then pass
     else fail "hyscale devices does not say why llvmpipe is not used"
     fi
 fi

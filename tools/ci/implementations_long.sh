@@ -2,11 +2,9 @@
 . tools/ci/common.sh
 . tools/ci/opencl.bash
 
-# Loops of llvmpipe end too early for the rows for processors, which give a work-item much to do.
 conform() { # implementation
     local name=$1 program output
     use "$name" || return
-    [ "$name" != rusticl ] || under+=("HYS_DISABLE=defects,cpu")
     for program in "$HYS_CI_ROOT"/dev/tests/conformance/conformance_{select,select_coarse,attention,attention_backward,loss,pool,pool_backward,fidelity,merge}; do
         output=$HYS_CI_FOLDER/$name.${program##*_}
         HYS_TEST_DEVICES=opencl "${under[@]}" timeout 3600 "$program" > "$output" 2>&1

@@ -15,6 +15,7 @@ libraries() { # folder...: as LD_LIBRARY_PATH takes them
 }
 
 # Mesa's rusticl on llvmpipe. It looks for libclc in /usr/lib/clc, which another version may own: here below the working folder.
+# Its loops end after 65535 rounds, which is not enough for the rows for processors: they give a work-item much to do.
 use_rusticl() {
     local folder=$implementations/rusticl from=$packages/rusticl/usr/lib library
     library=$(ls "$from"/*/libRusticlOpenCL.so.1 2>/dev/null) && [ -e "$from/clc/spirv64-mesa3d-.spv" ] || return 1
@@ -22,7 +23,7 @@ use_rusticl() {
     sed 's|/usr/lib/clc/|./clc////////|g' "$library" > "$folder/libRusticlOpenCL.so.1"
     ln -sfn "$from/clc" "$folder/clc"
     under=(env -C "$folder" LD_LIBRARY_PATH="$(libraries "$(dirname "$library")")" OCL_ICD_VENDORS="$folder/rusticl.icd"
-           RUSTICL_ENABLE=llvmpipe MESA_SHADER_CACHE_DIR="$folder/cache" HYS_DISABLE=defects)
+           RUSTICL_ENABLE=llvmpipe MESA_SHADER_CACHE_DIR="$folder/cache" "HYS_DISABLE=defects,cpu")
     device=llvmpipe
 }
 
