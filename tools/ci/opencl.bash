@@ -58,7 +58,7 @@ oclgrind() { # accesses | initialised; log
     rm -f "$2"
     device=Oclgrind
     under=(env OCL_ICD_VENDORS="$implementations/oclgrind/oclgrind.icd" OCLGRIND_LOG="$2" OCLGRIND_MAX_ERRORS=1000
-           OCLGRIND_CHECK_API=1 OCLGRIND_LOCAL_MEM_SIZE=32768 OCLGRIND_MAX_WGSIZE=256 OCLGRIND_GLOBAL_MEM_SIZE=2000000000
+           OCLGRIND_CHECK_API=1 OCLGRIND_LOCAL_MEM_SIZE="${oclgrind_local_memory:-32768}" OCLGRIND_MAX_WGSIZE=256 OCLGRIND_GLOBAL_MEM_SIZE=2000000000
            HYS_TEST_DEVICES=opencl HYS_TEST_GRANT=cpu)
     if [ "$1" = accesses ]; then
         under+=(OCLGRIND_DATA_RACES=1 "OCLGRIND_BUILD_OPTIONS=-debug-info-kind=limited -fno-inline")
@@ -86,4 +86,21 @@ count_program() { # name status output
     elif ! grep -qE "[1-9][0-9]* x [^ ]*.*$device" "$3"; then
         fail "$1 ran on no device called $device" "read $3"
     fi
+}
+
+# Runs a program of the tests under Oclgrind, to be judged later; several may run at once.
+watch() { # name accesses|initialised program [argument]...
+    local output=$HYS_CI_FOLDER/$1.out
+    oclgrind "$2" "$HYS_CI_FOLDER/$1.log"
+    "${under[@]}" timeout 3000 "$HYS_CI_ROOT/dev/tests/$3" "${@:4}" > "$output" 2>&1
+    echo $? > "$HYS_CI_FOLDER/$1.status"
+}
+
+judge() { # name
+    local output=$HYS_CI_FOLDER/$1.out log=$HYS_CI_FOLDER/$1.log
+    device=Oclgrind
+    count_program "$1" "$(cat "$HYS_CI_FOLDER/$1.status")" "$output"
+    [ -n "$(findings "$log" "$output")" ] || return
+    findings "$log" "$output" | head -n 40
+    fail "Oclgrind has something to say about $1" "read $log and $output"
 }
