@@ -51,7 +51,7 @@ bool halves_make(struct hys_native_device halves[2], char *why, size_t size)
 	return false;
 }
 
-void halves_free(struct hys_native_device halves[2])
+void halves_free(struct hys_native_device *halves)
 {
 	for (int32_t i = 0; i < 2; i++) {
 		if (halves[i].context)
@@ -67,7 +67,7 @@ bool halves_make(struct hys_native_device halves[2], char *why, size_t size)
 	return false;
 }
 
-void halves_free(struct hys_native_device halves[2])
+void halves_free(struct hys_native_device *halves)
 {
 	(void)halves;
 }

@@ -10,6 +10,6 @@
  * when no device here can be divided. */
 bool halves_make(struct hys_native_device halves[2], char *why, size_t size);
 /* After the hys_context is destroyed. */
-void halves_free(struct hys_native_device halves[2]);
+void halves_free(struct hys_native_device *halves);
 
 #endif
