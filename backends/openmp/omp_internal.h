@@ -68,7 +68,8 @@ static inline void *omp_at(const struct hys_tensor *tensor, int64_t i0, int64_t 
 	char *base = tensor->buffer ? tensor->buffer->native : tensor->host;
 	const int64_t index = tensor->offset + i0 * tensor->stride[0] + i1 * tensor->stride[1] +
 			      i2 * tensor->stride[2];
-	return base + index * (int64_t)hys_dtype_size(tensor->dtype);
+	/* an array without elements may have no address at all */
+	return base ? base + index * (int64_t)hys_dtype_size(tensor->dtype) : NULL;
 }
 
 /* The i-th of the batch's numbers; `otherwise` when the array is absent. */
