@@ -9,7 +9,7 @@
 #define PAIR_BYTES HYS_OCL_CHUNK_BYTES
 #define PAIR_SLOTS 4
 #define BARRIER_BYTES 256
-#define LARGEST_BYTES (HYS_OCL_ITEM_HEADS * 4)
+#define LARGEST_BYTES ((int64_t)HYS_OCL_ITEM_HEADS * 4)
 #define WARPS 4 /* of a group: each gives bounds of its own heads */
 /* A tile of rows: P and dS of all its pairs are in memory. Its rows also bound how often a key's sums are
  * added to, and so how fine their quanta are. */
@@ -68,8 +68,8 @@ static struct shape rows_shape(const struct hys_problem *problem)
 static int64_t keys_bytes(const struct hys_problem *problem)
 {
 	const int64_t channels = problem->attending.head_dim + problem->attending.value_dim;
-	return channels / HYS_OCL_CHUNK * HYS_OCL_CHUNK_BYTES + PAIR_SLOTS * 2 * PAIR_BYTES +
-	       BARRIER_BYTES;
+	return channels / HYS_OCL_CHUNK * HYS_OCL_CHUNK_BYTES +
+	       (int64_t)PAIR_SLOTS * 2 * PAIR_BYTES + BARRIER_BYTES;
 }
 
 static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,

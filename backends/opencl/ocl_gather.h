@@ -25,9 +25,9 @@ hys_status hys_ocl_backward_gather_run(const struct hys_kernel *kernel, struct h
 
 /* ---- what the passes share ---- */
 
-#define HYS_OCL_CHUNK 64	       /* channels of a row of an operand: 128 bytes */
-#define HYS_OCL_ITEM_HEADS 64	       /* heads of a row that are worked at once */
-#define HYS_OCL_CHUNK_BYTES (64 * 128) /* a chunk of 64 rows of an operand */
+#define HYS_OCL_CHUNK 64			/* channels of a row of an operand: 128 bytes */
+#define HYS_OCL_ITEM_HEADS 64			/* heads of a row that are worked at once */
+#define HYS_OCL_CHUNK_BYTES (INT64_C(64) * 128) /* a chunk of 64 rows of an operand */
 
 /* `struct gather_lists` of the kernels. */
 struct hys_ocl_lists {
