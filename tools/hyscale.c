@@ -7,7 +7,7 @@
 #include "tool.h"
 
 static const struct tool_command *const commands[] = {
-	&tool_devices, &tool_plan, &tool_check, &tool_run, &tool_bench, &tool_demo,
+	&tool_devices, &tool_plan, &tool_check, &tool_run, &tool_bench, &tool_demo, &tool_stream,
 #ifdef HYS_WITH_OPENBLAS
 	&tool_train,
 #endif

@@ -40,7 +40,7 @@ expect "no command" 2 "Usage" "$hyscale"
 expect "help" 0 "Commands:" "$hyscale" --help
 expect "version" 0 "^hyscale [0-9]" "$hyscale" --version
 expect "unknown command" 2 "unknown command 'frobnicate'" "$hyscale" frobnicate
-for command in devices plan check run bench demo; do
+for command in devices plan check run bench demo stream; do
     expect "$command --help" 0 "Examples:" "$hyscale" $command --help
 done
 
@@ -103,6 +103,15 @@ for op in select attention_forward attention_backward indexer_loss pool dense_fo
 done
 expect "bench explained" 0 "% of the roof" "$hyscale" bench select --device openmp --rows 32 --keys 96 --index-heads 4 --index-dim 16 \
     --topk 8 --repeat 2 --explain
+for method in exact coarse_to_fine; do
+    expect "stream $method" 0 '"loss":[0-9].*"peak_memory_bytes":[1-9]' "$hyscale" stream --device openmp --tokens 500 --range 96 --method $method \
+        --index-heads 4 --index-dim 16 --topk 32 --coarse-block 16 --coarse-keep 4 --heads 4 --head-dim 24 --value-dim 16 --json
+done
+expect "stream some ranges" 0 "192 of 512 rows" "$hyscale" stream --device openmp --tokens 512 --range 64 --ranges 3 --index-heads 4 --index-dim 16 \
+    --topk 32 --heads 4 --kv-heads 2 --head-dim 16 --value-dim 16
+expect "stream selects with f8" 0 '"select_dtype":"f8e4m3"' "$hyscale" stream --device openmp --tokens 256 --range 64 --dtype bf16 --select-dtype f8 \
+    --index-heads 4 --index-dim 16 --topk 32 --heads 4 --head-dim 24 --value-dim 16 --json
+expect "stream pools" 2 "not streamed" "$hyscale" stream --model dsv4-csa --tokens 256
 expect "bench unknown op" 2 "unknown operation" "$hyscale" bench sort
 expect "bench bad shape" 2 "heads" "$hyscale" bench attention_forward --heads 5 --kv-heads 2 --device openmp
 expect "demo" 0 '"mass_exact":0\.[0-9]' "$hyscale" demo --device openmp --repeat 1 --topk 32 --json "$source/tools/models/smollm2_layers.safetensors"
