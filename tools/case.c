@@ -5,6 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A macro, so that analyzers see which way its callers go. */
+#define refuse(...) (tool_complain(__VA_ARGS__), false)
+
+/* In the order of the library's own constants. */
+static const char *const activations[] = {"relu", "none", NULL};
+static const char *const methods[] = {"default", "exact", "coarse", "coarse_to_fine", NULL};
+static const char *const reductions[] = {"mean", "sum", NULL};
+
 const struct st_tensor *case_tensor(const struct tool_case *c, const char *name)
 {
 	return st_find(&c->file, name);
@@ -26,9 +34,15 @@ static int32_t number32(const struct tool_case *c, const char *key, int64_t othe
 	return (int32_t)value;
 }
 
-static const char *text(const struct tool_case *c, const char *key)
+/* Which of the words a setting is, 0 when it is absent. */
+static int32_t word(const struct tool_case *c, const char *key, const char *const *words)
 {
-	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(c->settings, key));
+	const cJSON *item = cJSON_GetObjectItemCaseSensitive(c->settings, key);
+	const char *text = cJSON_GetStringValue(item);
+	for (int32_t i = 0; text && words[i]; i++)
+		if (strcmp(text, words[i]) == 0)
+			return i;
+	return 0;
 }
 
 /* Size d of tensor `name`, 0 when it is absent. */
@@ -44,43 +58,22 @@ static hys_dtype dtype_of(const struct tool_case *c, const char *name)
 	return t ? t->dtype : HYS_DTYPE_DEFAULT;
 }
 
-static bool read_method(struct tool_case *c, const char *path)
-{
-	static const char *const names[] = {"default", "exact", "coarse", "coarse_to_fine"};
-	const char *name = text(c, "method");
-	for (int i = 0; name && i < 4; i++) {
-		if (strcmp(name, names[i]) == 0) {
-			c->problem.choosing.method = (hys_method)i;
-			return true;
-		}
-	}
-	if (name)
-		tool_complain("%s: method '%s' is none of exact, coarse, coarse_to_fine", path,
-			      name);
-	return !name;
-}
-
-static bool read_scoring(struct tool_case *c, const char *path)
+static void read_scoring(struct tool_case *c)
 {
 	struct hys_scoring *s = &c->problem.scoring;
 	struct hys_choosing *choose = &c->problem.choosing;
-	const char *activation = text(c, "activation");
 	s->heads = number32(c, "index_heads", size_of(c, "index_q", 1));
 	s->dim = number32(c, "index_dim", size_of(c, "index_k", 1));
 	s->block = number32(c, "score_block", 0);
 	s->dtype = dtype_of(c, "index_k");
 	s->scale = case_number(c, "index_scale",
 			       c->op == HYS_OP_SELECT ? case_number(c, "scale", 0) : 0);
-	if (activation && strcmp(activation, "none") == 0)
-		s->activation = HYS_ACTIVATION_NONE;
-	else if (activation && strcmp(activation, "relu") != 0)
-		return tool_complain("%s: activation '%s' is neither relu nor none", path,
-				     activation) == TOOL_OK;
+	s->activation = (hys_activation)word(c, "activation", activations);
+	choose->method = (hys_method)word(c, "method", methods);
 	choose->first_blocks = number32(c, "first_blocks", 0);
 	choose->local_blocks = number32(c, "local_blocks", 0);
 	choose->coarse_block = number32(c, "coarse_block", 0);
 	choose->coarse_keep = number32(c, "coarse_keep", 0);
-	return read_method(c, path);
 }
 
 static void read_attending(struct tool_case *c)
@@ -130,9 +123,9 @@ static bool read_problem(struct tool_case *c, const char *path)
 	c->problem.scoring.groups =
 		number32(c, "groups", case_tensor(c, "indices") ? size_of(c, "indices", 1) : 1);
 	c->problem.scoring.pool = number32(c, "pool", 0);
-	if (scoring && !read_scoring(c, path))
-		return false;
-	if (!scoring) {
+	if (scoring) {
+		read_scoring(c);
+	} else {
 		c->problem.choosing.coarse_block = number32(c, "coarse_block", 0);
 		c->problem.scoring.block = number32(c, "score_block", 0);
 	}
@@ -142,9 +135,9 @@ static bool read_problem(struct tool_case *c, const char *path)
 	if (!c->topk)
 		c->topk = number32(c, "topk", size_of(c, "expect.indices", 2));
 	if (!c->topk && c->op == HYS_OP_SELECT)
-		return tool_complain("%s: topk, how many to select, is in neither the metadata's "
-				     "'problem' nor --set",
-				     path) == TOOL_OK;
+		return refuse("%s: topk, how many to select, is in neither the metadata's "
+			      "'problem' nor --set",
+			      path);
 	c->problem.choosing.topk_max = c->topk;
 	read_sizes(c);
 	return true;
@@ -154,7 +147,7 @@ static bool read_op(struct tool_case *c, const char *path, const char *op)
 {
 	const char *name = op ? op : st_metadata(&c->file, "op");
 	if (!name)
-		return tool_complain("%s: no operation: the metadata has no 'op'", path) == TOOL_OK;
+		return refuse("%s: no operation: the metadata has no 'op'", path);
 	if (strcmp(name, "attention") == 0)
 		name = case_tensor(c, "grad_o") ? "attention_backward" : "attention_forward";
 	for (int i = 0; i < HYS_OP_COUNT; i++) {
@@ -163,53 +156,189 @@ static bool read_op(struct tool_case *c, const char *path, const char *op)
 			return true;
 		}
 	}
-	return tool_complain("%s: unknown operation '%s'", path, name) == TOOL_OK;
+	return refuse("%s: unknown operation '%.60s'", path, name);
 }
 
-static bool is_known_key(const char *key)
+/* ---- the problem's keys ---- */
+
+enum kind { WHOLE, REAL, SWITCH, WORD };
+
+struct key {
+	const char *name;
+	enum kind kind;
+	const char *const *words; /* that a WORD may be */
+};
+
+static const struct key keys[] = {
+	{"topk", WHOLE, NULL},
+	{"groups", WHOLE, NULL},
+	{"pool", WHOLE, NULL},
+	{"keys", WHOLE, NULL},
+	{"index_heads", WHOLE, NULL},
+	{"index_dim", WHOLE, NULL},
+	{"index_scale", REAL, NULL},
+	{"score_block", WHOLE, NULL},
+	{"activation", WORD, activations},
+	{"method", WORD, methods},
+	{"first_blocks", WHOLE, NULL},
+	{"local_blocks", WHOLE, NULL},
+	{"coarse_block", WHOLE, NULL},
+	{"coarse_keep", WHOLE, NULL},
+	{"heads", WHOLE, NULL},
+	{"kv_heads", WHOLE, NULL},
+	{"head_dim", WHOLE, NULL},
+	{"value_dim", WHOLE, NULL},
+	{"granularity", WHOLE, NULL},
+	{"window", WHOLE, NULL},
+	{"first", WHOLE, NULL},
+	{"scale", REAL, NULL},
+	{"softcap", REAL, NULL},
+	{"dense", SWITCH, NULL},
+	{"causal", SWITCH, NULL},
+	{"coefficient", REAL, NULL},
+	{"reduction", WORD, reductions},
+	{"row_stride", WHOLE, NULL},
+	{"row_offset", WHOLE, NULL},
+	{"blocks", SWITCH, NULL},
+	{"overlapped", SWITCH, NULL},
+	{"target_mass", REAL, NULL},
+};
+
+static const struct key *find_key(const char *name)
 {
-	static const char *const known[] = {
-		"topk",		"index_heads", "index_dim",    "groups",       "activation",
-		"scale",	"score_block", "first_blocks", "local_blocks", "method",
-		"coarse_block", "coarse_keep", "pool",	       "heads",	       "kv_heads",
-		"head_dim",	"value_dim",   "granularity",  "window",       "first",
-		"dense",	"softcap",     "index_scale",  "coefficient",  "reduction",
-		"row_stride",	"row_offset",  "causal",       "blocks",       "overlapped",
-		"target_mass",	"keys"};
-	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-		if (strcmp(key, known[i]) == 0)
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+		if (strcmp(name, keys[i].name) == 0)
+			return &keys[i];
+	return NULL;
+}
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+	for (; text && *words; words++)
+		if (strcmp(text, *words) == 0)
 			return true;
+	return false;
+}
+
+static bool fits(const struct key *key, const cJSON *item)
+{
+	double value = item->valuedouble;
+	switch (key->kind) {
+	case WHOLE:
+		return cJSON_IsNumber(item) && value >= INT32_MIN && value <= INT32_MAX &&
+		       value == trunc(value);
+	case REAL:
+		return cJSON_IsNumber(item) && isfinite(value);
+	case SWITCH:
+		return cJSON_IsBool(item) || (cJSON_IsNumber(item) && (value == 0 || value == 1));
+	default:
+		return is_one_of(cJSON_GetStringValue(item), key->words);
+	}
+}
+
+static const char *expectation(const struct key *key, char text[80])
+{
+	static const char *const kinds[] = {"a whole number", "a finite number", "true or false"};
+	if (key->kind != WORD)
+		return kinds[key->kind];
+	snprintf(text, 80, "one of");
+	for (int i = 0; key->words[i]; i++) {
+		size_t length = strlen(text);
+		snprintf(text + length, 80 - length, "%s %s", i > 0 ? "," : "", key->words[i]);
+	}
+	return text;
+}
+
+/* `where` is what the user gave, for the complaint. */
+static bool check_setting(const char *where, const cJSON *item)
+{
+	const struct key *key = find_key(item->string);
+	char words[80];
+	if (!key)
+		return refuse("%s: unknown key '%.60s'; 'hyscale run --help' lists them", where,
+			      item->string);
+	if (fits(key, item))
+		return true;
+	char *value = cJSON_PrintUnformatted(item);
+	tool_complain("%s: %s is %.60s, expected %s", where, key->name, value ? value : "?",
+		      expectation(key, words));
+	cJSON_free(value);
 	return false;
 }
 
 static bool apply_set(struct tool_case *c, const char *set)
 {
 	const char *equals = strchr(set, '=');
-	char key[64];
+	char key[64], where[128];
+	snprintf(where, sizeof where, "--set %.100s", set);
 	if (!equals || equals == set || equals - set >= (ptrdiff_t)sizeof key)
-		return tool_complain("--set %s: expected key=value", set) == TOOL_OK;
+		return refuse("%s: expected key=value", where);
 	snprintf(key, sizeof key, "%.*s", (int)(equals - set), set);
-	if (!is_known_key(key))
-		return tool_complain("--set %s: unknown key; 'hyscale run --help' lists them",
-				     set) == TOOL_OK;
-	cJSON *value = cJSON_Parse(equals + 1);
+	cJSON *value = cJSON_ParseWithOpts(equals + 1, NULL, true);
 	if (!value)
 		value = cJSON_CreateString(equals + 1);
 	cJSON_DeleteItemFromObjectCaseSensitive(c->settings, key);
-	return cJSON_AddItemToObject(c->settings, key, value);
+	if (!value || !cJSON_AddItemToObject(c->settings, key, value)) {
+		cJSON_Delete(value);
+		return refuse("out of memory");
+	}
+	return check_setting(where, value);
 }
 
 static bool read_settings(struct tool_case *c, const char *path, char *const *sets, int count)
 {
 	const char *problem = st_metadata(&c->file, "problem");
-	c->settings = problem ? cJSON_Parse(problem) : cJSON_CreateObject();
+	char where[300];
+	const cJSON *item;
+	c->settings = problem ? cJSON_ParseWithOpts(problem, NULL, true) : cJSON_CreateObject();
 	if (!cJSON_IsObject(c->settings))
-		return tool_complain("%s: the metadata's 'problem' is not a JSON object", path) ==
-		       TOOL_OK;
+		return refuse("%s: the metadata's 'problem' is not a JSON object", path);
+	snprintf(where, sizeof where, "%.200s: the metadata's 'problem'", path);
+	cJSON_ArrayForEach(item, c->settings)
+	{
+		if (!check_setting(where, item))
+			return false;
+		if (cJSON_GetObjectItemCaseSensitive(c->settings, item->string) != item)
+			return refuse("%s has '%s' twice", where, item->string);
+	}
 	for (int i = 0; i < count; i++)
 		if (!apply_set(c, sets[i]))
 			return false;
 	return true;
+}
+
+/* ---- the whole ---- */
+
+/* What nobody reads in a case was meant for something: a name is misspelt. */
+static bool check_names(const struct tool_case *c, const char *path)
+{
+	for (int32_t i = 0; i < c->file.count; i++) {
+		const char *name = c->file.tensors[i].name;
+		if (strncmp(name, "expect.", 7) != 0 && !case_reads(c, name))
+			return refuse("%s: tensor '%.60s' is none that %s reads", path, name,
+				      hys_op_name(c->op));
+	}
+	return true;
+}
+
+static bool read_case(struct tool_case *c, const char *path, const char *op, char *const *sets,
+		      int count)
+{
+	const char *format = st_metadata(&c->file, "format");
+	bool is_case = format && strncmp(format, "hyscale-case-", 13) == 0;
+	if (is_case && strcmp(format, "hyscale-case-1") != 0)
+		return refuse("%s: format '%.60s', this version reads hyscale-case-1", path,
+			      format);
+	return read_op(c, path, op) && (!is_case || op || check_names(c, path)) &&
+	       read_settings(c, path, sets, count) && read_problem(c, path);
+}
+
+int case_take(struct tool_case *c, const char *path, const char *op, char *const *sets, int count)
+{
+	if (read_case(c, path, op, sets, count))
+		return TOOL_OK;
+	case_free(c);
+	return TOOL_USAGE;
 }
 
 int case_load(struct tool_case *c, const char *path, const char *op, char *const *sets, int count)
@@ -218,16 +347,7 @@ int case_load(struct tool_case *c, const char *path, const char *op, char *const
 	*c = (struct tool_case){0};
 	if (!st_read(&c->file, path, message))
 		return tool_complain("%s: %s", path, message);
-	const char *format = st_metadata(&c->file, "format");
-	if (format && strncmp(format, "hyscale-case-", 13) == 0 &&
-	    strcmp(format, "hyscale-case-1") != 0) {
-		tool_complain("%s: format '%s', this version reads hyscale-case-1", path, format);
-	} else if (read_op(c, path, op) && read_settings(c, path, sets, count) &&
-		   read_problem(c, path)) {
-		return TOOL_OK;
-	}
-	case_free(c);
-	return TOOL_USAGE;
+	return case_take(c, path, op, sets, count);
 }
 
 void case_free(struct tool_case *c)

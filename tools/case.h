@@ -26,12 +26,17 @@ struct tool_case {
 };
 
 /* Reads `path`. `op` overrides the file's when not NULL; `sets` are "key=value" texts. Complains
- * itself; answers TOOL_OK or TOOL_USAGE. */
+ * itself; answers TOOL_OK or TOOL_USAGE. In a file whose format is hyscale-case-1 and whose own
+ * operation it is, every tensor must have a name that the operation reads. */
 int case_load(struct tool_case *c, const char *path, const char *op, char *const *sets, int count);
+/* The same of a file that has been read, c->file; `path` is for complaints. Frees it on failure. */
+int case_take(struct tool_case *c, const char *path, const char *op, char *const *sets, int count);
 void case_free(struct tool_case *c);
 
 double case_number(const struct tool_case *c, const char *key, double otherwise);
 const struct st_tensor *case_tensor(const struct tool_case *c, const char *name);
+/* Whether the case's operation reads a tensor of this name. */
+bool case_reads(const struct tool_case *c, const char *name);
 
 /* A case made ready for one device. */
 struct case_run {

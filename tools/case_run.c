@@ -149,6 +149,24 @@ static const struct output fidelity_outputs[] = {
 	{0},
 };
 
+/* Arrays that say which rows see which keys: 'T' one number per row, 'd' per document and one more. */
+static const struct {
+	const char *name;
+	size_t offset;
+	char length;
+} intervals[] = {
+	{"row_begin", offsetof(struct hys_batch_desc, row_begin), 'T'},
+	{"row_end", offsetof(struct hys_batch_desc, row_end), 'T'},
+	{"index_begin", offsetof(struct hys_batch_desc, index_begin), 'T'},
+	{"index_end", offsetof(struct hys_batch_desc, index_end), 'T'},
+	{"window_begin", offsetof(struct hys_batch_desc, window_begin), 'T'},
+	{"window_end", offsetof(struct hys_batch_desc, window_end), 'T'},
+	{"positions", offsetof(struct hys_batch_desc, positions), 'T'},
+	{"cu_seqlens_q", offsetof(struct hys_batch_desc, cu_seqlens_q), 'd'},
+	{"cu_seqlens_k", offsetof(struct hys_batch_desc, cu_seqlens_k), 'd'},
+};
+#define INTERVALS ((int32_t)(sizeof intervals / sizeof intervals[0]))
+
 static const struct {
 	const struct field *inputs;
 	const struct output *outputs;
@@ -423,8 +441,8 @@ static hys_status run_op(const struct tool_case *c, hys_op op, struct case_run *
 	return status == HYS_OK ? hys_exec_finish(run->exec, error) : status;
 }
 
-static hys_status intervals(const struct tool_case *c, const char *name, int64_t length,
-			    const int32_t **array, struct hys_error *error)
+static hys_status find_interval(const struct tool_case *c, const char *name, int64_t length,
+				const int32_t **array, struct hys_error *error)
 {
 	const struct st_tensor *t = case_tensor(c, name);
 	if (!t)
@@ -448,26 +466,13 @@ static hys_status make_batch(const struct tool_case *c, struct case_run *run,
 				      .keys = c->keys,
 				      .window_keys = c->window_keys};
 	const struct st_tensor *cu = case_tensor(c, "cu_seqlens_q");
-	const struct {
-		const char *name;
-		int64_t length;
-		const int32_t **array;
-	} arrays[] = {
-		{"row_begin", c->rows, &desc.row_begin},
-		{"row_end", c->rows, &desc.row_end},
-		{"index_begin", c->rows, &desc.index_begin},
-		{"index_end", c->rows, &desc.index_end},
-		{"window_begin", c->rows, &desc.window_begin},
-		{"window_end", c->rows, &desc.window_end},
-		{"positions", c->rows, &desc.positions},
-		{"cu_seqlens_q", -1, &desc.cu_seqlens_q},
-		{"cu_seqlens_k", cu ? cu->shape[0] : -1, &desc.cu_seqlens_k},
-	};
-	for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-		hys_status status =
-			intervals(c, arrays[i].name, arrays[i].length, arrays[i].array, error);
+	for (int32_t i = 0; i < INTERVALS; i++) {
+		const int32_t *array = NULL;
+		int64_t length = intervals[i].length == 'T' ? c->rows : cu ? cu->shape[0] : -1;
+		hys_status status = find_interval(c, intervals[i].name, length, &array, error);
 		if (status != HYS_OK)
 			return status;
+		memcpy((char *)&desc + intervals[i].offset, &array, sizeof array);
 	}
 	desc.documents = cu ? (int32_t)cu->shape[0] - 1 : 0;
 	if (desc.index_begin)
@@ -506,6 +511,17 @@ static hys_status make_plan(const struct tool_case *c, struct hys_context *conte
 	if (op == HYS_OP_ATTENTION_BACKWARD && !case_tensor(c, "o"))
 		options.operations |= HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD);
 	return hys_plan_create(context, &c->problem, &options, &run->plan, error);
+}
+
+bool case_reads(const struct tool_case *c, const char *name)
+{
+	for (const struct field *f = ops[c->op].inputs; f->name; f++)
+		if (strcmp(f->name, name) == 0)
+			return true;
+	for (int32_t i = 0; i < INTERVALS; i++)
+		if (strcmp(intervals[i].name, name) == 0)
+			return true;
+	return false;
 }
 
 bool case_execute(const struct tool_case *c, struct hys_context *context, int32_t device,

@@ -10,7 +10,7 @@ static const char doc[] =
 	"pool_backward, merge or fidelity. Tensors carry the names of the operation's "
 	"arguments (include/hyscale/operations.h); row_begin and row_end, or cu_seqlens_q "
 	"and cu_seqlens_k, say which rows see which keys, else one causal document. Other "
-	"tensors are ignored.\n\n"
+	"tensors are ignored, and the report names them.\n\n"
 	"Problem keys come from --set, else from the file's metadata 'problem', else from "
 	"the tensors' shapes: topk index_heads index_dim groups activation scale "
 	"score_block first_blocks local_blocks method coarse_block coarse_keep pool heads "
@@ -96,19 +96,43 @@ static int write_outputs(const struct run *run, const struct tool_case *c,
 	return ok ? TOOL_OK : tool_complain("%s: %s", run->arguments[2], message);
 }
 
+/* The next tensor from number *i on that the operation does not read, or NULL. */
+static const char *next_ignored(const struct tool_case *c, int32_t *i)
+{
+	while (*i < c->file.count) {
+		const char *name = c->file.tensors[(*i)++].name;
+		if (strncmp(name, "expect.", 7) != 0 && !case_reads(c, name))
+			return name;
+	}
+	return NULL;
+}
+
+static void report_json(const struct run *run, const struct tool_case *c,
+			const struct hys_device_info *info, double seconds)
+{
+	cJSON *line = cJSON_CreateObject();
+	const char *name;
+	int32_t i = 0;
+	cJSON_AddStringToObject(line, "op", hys_op_name(c->op));
+	cJSON_AddStringToObject(line, "backend", info->backend);
+	cJSON_AddStringToObject(line, "device", info->name);
+	cJSON_AddNumberToObject(line, "seconds", seconds);
+	cJSON_AddStringToObject(line, "output", run->arguments[2]);
+	cJSON *ignored = cJSON_AddArrayToObject(line, "ignored");
+	while ((name = next_ignored(c, &i)))
+		cJSON_AddItemToArray(ignored, cJSON_CreateString(name));
+	tool_json_line(line);
+}
+
 static void report(const struct run *run, const struct tool_case *c, const struct case_run *done,
 		   const struct hys_device_info *info, double seconds)
 {
 	if (run->json) {
-		cJSON *line = cJSON_CreateObject();
-		cJSON_AddStringToObject(line, "op", hys_op_name(c->op));
-		cJSON_AddStringToObject(line, "backend", info->backend);
-		cJSON_AddStringToObject(line, "device", info->name);
-		cJSON_AddNumberToObject(line, "seconds", seconds);
-		cJSON_AddStringToObject(line, "output", run->arguments[2]);
-		tool_json_line(line);
+		report_json(run, c, info, seconds);
 		return;
 	}
+	const char *name;
+	int32_t next = 0;
 	printf("%s on %s (%s): %s, first call and planning included\n", hys_op_name(c->op),
 	       info->name, info->backend, tool_time(seconds));
 	for (int32_t i = 0; i < done->output_count; i++) {
@@ -118,6 +142,8 @@ static void report(const struct run *run, const struct tool_case *c, const struc
 			printf("%s%lld", d ? ", " : "", (long long)t->shape[d]);
 		printf("]\n");
 	}
+	while ((name = next_ignored(c, &next)))
+		printf("  ignored: %s\n", name);
 	printf("written to %s\n", run->arguments[2]);
 }
 

@@ -29,7 +29,18 @@ static void print_help(FILE *stream)
 		"  HYS_CACHE_DIR  where built OpenCL programs are kept\n"
 		"  HYS_VERBOSE    set: show what the library logs\n"
 		"  NO_COLOR       set: no colours\n"
+		"\nWith --json, why a command could not be run is {\"error\": ...} on standard "
+		"output,\n"
+		"too; what is wrong with its options is told on standard error alone.\n"
 		"\nExit status: 0 done, 1 it ran and something is wrong, 2 it could not be run.\n");
+}
+
+static bool wants_json(int argc, char **argv)
+{
+	for (int i = 2; i < argc; i++)
+		if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "-j") == 0)
+			return true;
+	return false;
 }
 
 static int run(int argc, char **argv)
@@ -46,6 +57,8 @@ static int run(int argc, char **argv)
 		print_help(stdout);
 		return TOOL_OK;
 	}
+	if (wants_json(argc, argv))
+		tool_json_errors();
 	argp_err_exit_status = TOOL_USAGE;
 	setenv("ARGP_HELP_FMT", "no-dup-args-note", 0);
 	for (int i = 0; i < COMMAND_COUNT; i++) {

@@ -9,14 +9,30 @@
 #include <time.h>
 #include <unistd.h>
 
+static bool json_errors;
+
+void tool_json_errors(void)
+{
+	json_errors = true;
+}
+
 int tool_complain(const char *format, ...)
 {
+	char message[1024];
 	va_list args;
-	fprintf(stderr, "%s: ", program_invocation_short_name);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	/* Started just above. NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
+	vsnprintf(message, sizeof message, format, args);
 	va_end(args);
-	fputc('\n', stderr);
+	for (char *c = message; *c; c++) /* names come from files */
+		if ((unsigned char)*c < ' ' || *c == 127)
+			*c = '?';
+	fprintf(stderr, "%s: %s\n", program_invocation_short_name, message);
+	if (json_errors) {
+		cJSON *line = cJSON_CreateObject();
+		cJSON_AddStringToObject(line, "error", message);
+		tool_json_line(line);
+	}
 	return TOOL_USAGE;
 }
 

@@ -26,6 +26,8 @@ extern const struct tool_command tool_devices, tool_plan, tool_check, tool_run, 
 int tool_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for a library failure: what was tried, status and message. */
 int tool_failed(const char *what, const struct hys_error *error);
+/* Complaints from now on appear as {"error": "..."} on stdout, too. */
+void tool_json_errors(void);
 
 /* Colours for stdout: empty strings unless it is a terminal and NO_COLOR is unset. */
 struct tool_colours {

@@ -93,7 +93,31 @@ expect "run twice" 0 "written" "$hyscale" run select "$good" again.safetensors -
 cmp -s picks.safetensors again.safetensors && passed=$((passed + 1)) || { : > out; : > err; note_failure "same bits" "two runs differ"; }
 expect "bad set" 2 "expected key=value" "$hyscale" run select "$good" picks.safetensors --set topk
 expect "bad topk" 2 "topk" "$hyscale" run select "$good" picks.safetensors --device openmp --set topk=-3
-expect "bad method" 2 "none of exact" "$hyscale" run select "$good" picks.safetensors --set method=fast
+expect "bad method" 2 "expected one of default, exact, coarse, coarse_to_fine" "$hyscale" run select "$good" picks.safetensors --set method=fast
+bad_sets=('topk=8x|topk is "8x", expected a whole number' 'topk=|topk is "", expected a whole number' 'topk=1.5|topk is 1.5, expected a whole'
+    'topk=4e9|expected a whole number' 'topk=[8]|topk is .8., expected' 'scale=nan|scale is "nan", expected a finite number'
+    'scale=1e999|scale is .*, expected a finite' 'dense=yes|dense is "yes", expected true or false' 'dense=2|dense is 2, expected true'
+    'reduction=avg|expected one of mean, sum' 'tokp=8|unknown key .tokp.' '=8|expected key=value')
+for bad in "${bad_sets[@]}"; do
+    expect "bad set ${bad%%|*}" 2 "^hyscale run: --set .*${bad#*|}" "$hyscale" run select "$good" picks.safetensors --set "${bad%%|*}"
+done
+problem() { # JSON of the metadata's problem: a file with it
+    header '{"__metadata__":{"format":"hyscale-case-1","op":"select","problem":"'"$1"'"},"index_q":{"dtype":"F32","shape":[2,1,4],"data_offsets":[0,32]},"index_k":{"dtype":"F32","shape":[2,4],"data_offsets":[32,64]}}' 64 > problem.safetensors
+}
+problem '{\"topk\":1}' && expect "good problem" 0 "written" "$hyscale" run select problem.safetensors picks.safetensors --device openmp
+bad_problems=('{\"topk\":1} x|is not a JSON object' '[1]|is not a JSON object' '{\"topk\":\"1\"}|problem.: topk is "1", expected a whole number'
+    '{\"tokp\":1}|unknown key .tokp.' '{\"topk\":1,\"topk\":2}|.topk. twice' '{\"to\nk\":1}|unknown key .to.' '{\"scale\":null}|scale is null, expected a finite')
+for bad in "${bad_problems[@]}"; do
+    problem "${bad%|*}" && expect "bad problem ${bad%|*}" 2 "^hyscale check: problem.safetensors.*${bad##*|}" "$hyscale" check --device openmp problem.safetensors
+done
+header '{"__metadata__":{"format":"hyscale-case-1","op":"select","problem":"{}"},"index_Q":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}' 4 > misspelt.safetensors
+expect "misspelt tensor" 2 "tensor 'index_Q' is none that select reads" "$hyscale" check --device openmp misspelt.safetensors
+header '{"index_q":{"dtype":"F32","shape":[2,1,4],"data_offsets":[0,32]},"index_k":{"dtype":"F32","shape":[2,4],"data_offsets":[32,64]},"index_W":{"dtype":"F32","shape":[2,1],"data_offsets":[64,72]}}' 72 > misspelt.safetensors
+expect "ignored tensor" 0 "ignored: index_W" "$hyscale" run select misspelt.safetensors picks.safetensors --device openmp --set topk=1
+expect "ignored tensor as JSON" 0 '"ignored":."index_W".' "$hyscale" run select misspelt.safetensors picks.safetensors --device openmp --set topk=1 --json
+header '{"q":{"dtype":"F32","shape":[2,1,4],"data_offsets":[0,32]},"k":{"dtype":"F32","shape":[2,1,4],"data_offsets":[0,32]},"v":{"dtype":"F32","shape":[2,1,4],"data_offsets":[0,32]},"cu_seqlens_q":{"dtype":"I32","shape":[0],"data_offsets":[0,0]}}' 32 > lengths.safetensors
+expect "no lengths" 2 "documents" "$hyscale" run attention_forward lengths.safetensors o.safetensors --device openmp --set dense=true
+expect "failure as JSON" 2 '^."error":"missing.safetensors: cannot be opened' sh -c '"$1" check --device openmp --json missing.safetensors 2> /dev/null' sh "$hyscale"
 expect "full standard output" 2 "standard output cannot be written" sh -c '"$1" devices > /dev/full' sh "$hyscale"
 expect "unwritable output" 2 "cannot be written" "$hyscale" run select "$good" /nonexistent/x.safetensors --device openmp
 
