@@ -51,6 +51,10 @@ struct hys_device {
 	bool host_memory;      /* kernels and buffers use host pointers */
 };
 
+/* hash.c: FNV-1a, 64 bits. Start with hys_hash_start. */
+#define hys_hash_start UINT64_C(0xcbf29ce484222325)
+uint64_t hys_hash(uint64_t hash, const void *data, size_t bytes);
+
 /* Where a backend reports what it found: first one report, add or reject, for
  * each of `natives` in order, then all others. */
 struct hys_discovery {

@@ -49,10 +49,6 @@ void hys_topology_locate(struct hys_topology *topology, struct hys_device_info *
 /* Places the calling thread near the device; never outside the allowed set. */
 void hys_topology_bind(const struct hys_topology *topology, const struct hys_device_info *info);
 
-/* hash.c: FNV-1a, 64 bits. Start with hys_hash_start. */
-#define hys_hash_start UINT64_C(0xcbf29ce484222325)
-uint64_t hys_hash(uint64_t hash, const void *data, size_t bytes);
-
 /* wisdom.c. Keys are (op, problem, device signature). */
 struct hys_wisdom;
 struct hys_wisdom *hys_wisdom_create(const struct hys_allocator *allocator);

@@ -24,17 +24,6 @@ struct header {
 
 static const char magic[8] = {'H', 'Y', 'S', 'O', 'C', 'L', '0', '1'};
 
-/* FNV-1a, 64 bits. */
-static uint64_t hash(uint64_t start, const void *data, size_t bytes)
-{
-	const unsigned char *byte = data;
-	for (size_t i = 0; i < bytes; i++)
-		start = (start ^ byte[i]) * UINT64_C(0x100000001b3);
-	return start;
-}
-
-#define HASH_START UINT64_C(0xcbf29ce484222325)
-
 /* The file of `key`; false when there is no cache or the path is too long. */
 static bool cache_path(const struct hys_host *host, const struct hys_ocl_key *key, char *path,
 		       size_t size)
@@ -42,7 +31,7 @@ static bool cache_path(const struct hys_host *host, const struct hys_ocl_key *ke
 	if (!host->cache_dir || !host->cache_dir[0])
 		return false;
 	int length = snprintf(path, size, "%s/opencl-%016llx.bin", host->cache_dir,
-			      (unsigned long long)hash(HASH_START, key->text, key->length));
+			      (unsigned long long)hys_hash(hys_hash_start, key->text, key->length));
 	return length > 0 && (size_t)length < size;
 }
 
@@ -88,9 +77,9 @@ bool hys_ocl_cache_load(const struct hys_host *host, const struct hys_ocl_key *k
 	struct header header;
 	memcpy(&header, content, sizeof(header));
 	const unsigned char *stored = content + sizeof(header);
-	bool good = header_fits(&header, key, size) &&
-		    memcmp(stored, key->text, key->length) == 0 &&
-		    hash(HASH_START, stored, (size_t)size - sizeof(header)) == header.checksum;
+	bool good =
+		header_fits(&header, key, size) && memcmp(stored, key->text, key->length) == 0 &&
+		hys_hash(hys_hash_start, stored, (size_t)size - sizeof(header)) == header.checksum;
 	if (good) {
 		*bytes = (size_t)header.binary_bytes;
 		memmove(content, stored + key->length, *bytes);
@@ -126,7 +115,7 @@ static bool write_file(int descriptor, const struct hys_ocl_key *key, const unsi
 {
 	struct header header = {.key_bytes = key->length, .binary_bytes = bytes};
 	memcpy(header.magic, magic, sizeof(magic));
-	header.checksum = hash(hash(HASH_START, key->text, key->length), binary, bytes);
+	header.checksum = hys_hash(hys_hash(hys_hash_start, key->text, key->length), binary, bytes);
 	FILE *file = fdopen(descriptor, "wb");
 	if (!file) {
 		close(descriptor);
