@@ -21,12 +21,19 @@ static const enum omp_set avx2 = OMP_SET_AVX2;
 #ifdef HYS_ISA_AVX512
 static const enum omp_set avx512 = OMP_SET_AVX512;
 #endif
+#ifdef HYS_ISA_AVX512BF16
+static const enum omp_set avx512bf16 = OMP_SET_AVX512BF16;
+#endif
+#ifdef HYS_ISA_AMX
+static const enum omp_set amx = OMP_SET_AMX;
+#endif
 
 static const struct hys_kernel kernels[] = {
 #include "omp_kernels.def"
 };
 
-static const char *const capability_names[] = {"avx2", "fma", "f16c", "avx512", NULL};
+static const char *const capability_names[] = {"avx2",	     "fma", "f16c", "avx512",
+					       "avx512bf16", "amx", NULL};
 
 #define THREADS_MAX 1024
 
@@ -59,6 +66,10 @@ static uint64_t find_capabilities(const struct hys_host *host)
 	for (int32_t i = 0; capability_names[i]; i++)
 		if (hys_host_disabled(host, capability_names[i]))
 			found &= ~(UINT64_C(1) << i);
+	if ((found & OMP_CAN_AMX) && !omp_cpu_permit_tiles()) {
+		hys_host_log(host, HYS_LOG_WARNING, "the system does not permit AMX tiles");
+		found &= ~(uint64_t)OMP_CAN_AMX;
+	}
 	return found;
 }
 

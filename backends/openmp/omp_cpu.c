@@ -1,16 +1,38 @@
 /* omp_cpu.c - what processor this is: cpuid, /proc, /sys. Nothing here fails:
  * what cannot be found out keeps its default. */
+#define _GNU_SOURCE /* syscall */
 #include "omp_cpu.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
 #include <unistd.h>
 
 #include "omp_internal.h"
 
 #ifdef HYS_ISA_AVX2
 #include <cpuid.h>
+
+#define BF16_BIT (1u << 5)
+#define TILE_BITS (1u << 22 | 1u << 24) /* AMX-BF16, AMX-TILE */
+#define XSAVE_BIT (1u << 27)
+#define TILE_STATE (3u << 17)
+
+/* Whether processor and system know tiles, by the features of leaf 7. */
+static bool has_tiles(unsigned int features)
+{
+	unsigned int a, b, c = 0, d, low, high;
+	if ((features & TILE_BITS) != TILE_BITS || !__get_cpuid(1, &a, &b, &c, &d) ||
+	    !(c & XSAVE_BIT))
+		return false;
+	__asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	(void)high;
+	return (low & TILE_STATE) == TILE_STATE;
+}
 
 uint64_t omp_cpu_capabilities(void)
 {
@@ -28,6 +50,10 @@ uint64_t omp_cpu_capabilities(void)
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
 		found |= OMP_CAN_AVX512;
+	if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && has_tiles(d))
+		found |= OMP_CAN_AMX;
+	if ((found & OMP_CAN_AVX512) && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & BF16_BIT))
+		found |= OMP_CAN_AVX512BF16;
 	return found;
 }
 
@@ -36,6 +62,34 @@ uint64_t omp_cpu_capabilities(void)
 uint64_t omp_cpu_capabilities(void)
 {
 	return 0;
+}
+
+#endif
+
+#ifdef SYS_arch_prctl
+
+#define REQUEST_PERMISSION 0x1023 /* ARCH_REQ_XCOMP_PERM, asm/prctl.h */
+#define TILE_DATA 18		  /* XFEATURE_XTILEDATA */
+
+static bool tiles_permitted;
+
+static void request_tiles(void)
+{
+	tiles_permitted = syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+bool omp_cpu_permit_tiles(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, request_tiles);
+	return tiles_permitted;
+}
+
+#else
+
+bool omp_cpu_permit_tiles(void)
+{
+	return false;
 }
 
 #endif

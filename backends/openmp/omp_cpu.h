@@ -7,6 +7,10 @@
 /* OMP_CAN_* bits of the processor and its operating system. */
 uint64_t omp_cpu_capabilities(void);
 
+/* Asks the operating system, once a process, for the tiles of AMX; false where
+ * it refuses or nobody could grant them. */
+bool omp_cpu_permit_tiles(void);
+
 /* Fills name, vendor, memory_bytes and max_allocation_bytes. */
 void omp_cpu_describe(struct hys_device_info *info);
 

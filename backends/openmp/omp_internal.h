@@ -10,8 +10,12 @@
 #define OMP_CAN_FMA 2u
 #define OMP_CAN_F16C 4u
 #define OMP_CAN_AVX512 8u /* F, BW, DQ and VL */
+#define OMP_CAN_AVX512BF16 16u
+#define OMP_CAN_AMX 32u /* TILE and BF16 */
 #define OMP_NEEDS_AVX2 (OMP_CAN_AVX2 | OMP_CAN_FMA | OMP_CAN_F16C)
 #define OMP_NEEDS_AVX512 (OMP_NEEDS_AVX2 | OMP_CAN_AVX512)
+#define OMP_NEEDS_AVX512BF16 (OMP_NEEDS_AVX512 | OMP_CAN_AVX512BF16)
+#define OMP_NEEDS_AMX (OMP_NEEDS_AVX512 | OMP_CAN_AMX)
 
 struct omp_device {
 	struct hys_device base;

@@ -10,6 +10,9 @@ int64_t omp_select_workspace(const struct hys_kernel *kernel, const struct hys_d
 			     const struct hys_size *size);
 hys_status omp_select_run(const struct hys_kernel *kernel, struct hys_stream *stream,
 			  void *instance, const struct hys_call *call, struct hys_error *error);
+/* Whether index_q and index_k are bf16, for rows that multiply that as it is. */
+bool omp_select_halves(const struct hys_kernel *kernel, const struct hys_device *device,
+		       const struct hys_problem *problem, char reason[HYS_REASON_SIZE]);
 
 /* omp_select_ref.c: plain loops, all methods. */
 int64_t omp_select_ref_workspace(const struct hys_kernel *kernel, const struct hys_device *device,

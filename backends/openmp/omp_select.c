@@ -10,11 +10,13 @@
 #define PANEL_BYTES (INT64_C(16) << 10)
 
 /* Rows that share each panel while it is in the first-level cache: about 256
- * heads, but tiles enough for all threads. */
-static int64_t tile_of(const struct hys_problem *problem, int64_t rows, int32_t threads)
+ * heads, or 1024 where products are so fast that keys must come seldom from
+ * further away, but tiles enough for all threads. */
+static int64_t tile_of(const struct omp_select *select, const struct hys_problem *problem,
+		       int64_t rows)
 {
-	const int64_t by_heads = 256 / problem->scoring.heads;
-	const int64_t by_rows = rows / (4 * (int64_t)threads);
+	const int64_t by_heads = (select->half_dim ? 1024 : 256) / problem->scoring.heads;
+	const int64_t by_rows = rows / (4 * (int64_t)select->threads);
 	return hys_max64(1, hys_min64(OMP_TILE_MAX, hys_min64(by_heads, by_rows)));
 }
 
@@ -55,11 +57,11 @@ static void take_picks(struct omp_arena *arena, struct omp_select_scratch *scrat
 }
 
 static void take_scratch(struct omp_arena *arena, struct omp_select_scratch *scratch,
-			 const struct omp_isa *isa, hys_op op, const struct hys_size *size,
-			 int64_t tile)
+			 const struct omp_select *select, hys_op op, const struct hys_size *size)
 {
 	const struct hys_scoring *scoring = &size->problem->scoring;
-	const int64_t heads = tile * scoring->heads;
+	const struct omp_isa *isa = select->isa;
+	const int64_t tile = select->tile, heads = tile * scoring->heads;
 	scratch->q = omp_take(arena, hys_mul64(heads, scoring->dim), sizeof *scratch->q);
 	scratch->w = omp_take(arena, heads, sizeof *scratch->w);
 	scratch->strip =
@@ -69,13 +71,30 @@ static void take_scratch(struct omp_arena *arena, struct omp_select_scratch *scr
 	scratch->key = omp_take(arena, scoring->dim, sizeof *scratch->key);
 	scratch->partial = omp_take(arena, isa->panel * scoring->dim, sizeof *scratch->partial);
 	take_picks(arena, scratch, op, size, tile);
+	if (!select->half_dim)
+		return;
+	scratch->half = omp_take(arena, hys_mul64(heads + OMP_HALF_SLACK, select->half_dim),
+				 sizeof *scratch->half);
+	scratch->half_key = omp_take(arena, scoring->dim, sizeof *scratch->half_key);
+	scratch->careful_keys =
+		omp_take(arena, isa->panel * scoring->dim, sizeof *scratch->careful_keys);
+	scratch->careful = omp_take(arena, isa->panel * scoring->groups, sizeof *scratch->careful);
 }
 
-static float *take_panels(struct omp_arena *arena, const struct omp_isa *isa, int64_t keys,
-			  int64_t dim)
+static struct omp_panels take_panels(struct omp_arena *arena, const struct omp_isa *isa,
+				     int64_t keys, int64_t dim, int64_t half_dim)
 {
 	const int64_t panels = omp_ceil_div(keys, isa->panel);
-	return omp_take(arena, hys_mul64(panels, isa->panel * dim), sizeof(float));
+	struct omp_panels packed = {0};
+	if (half_dim) {
+		packed.halves = omp_take(arena, hys_mul64(panels, isa->panel * half_dim),
+					 sizeof *packed.halves);
+		packed.lowest = omp_take(arena, panels, sizeof *packed.lowest);
+	} else {
+		packed.floats =
+			omp_take(arena, hys_mul64(panels, isa->panel * dim), sizeof *packed.floats);
+	}
+	return packed;
 }
 
 /* Lays a call's memory out; with an empty arena only counts it. */
@@ -84,16 +103,19 @@ static void lay_out(struct omp_arena *arena, struct omp_select *select, hys_op o
 {
 	struct omp_select_scratch none = {0};
 	const int64_t dim = size->problem->scoring.dim;
-	select->tile = tile_of(size->problem, size->rows, select->threads);
+	const bool halves = select->isa->score_half && size->problem->scoring.dtype == HYS_BF16;
+	select->half_dim = halves ? hys_round_up(dim, OMP_HALF_STEP) : 0;
+	select->tile = tile_of(select, size->problem, size->rows);
 	if (op != HYS_OP_SELECT_COARSE)
-		select->entries = take_panels(arena, select->isa, size->entries, dim);
+		select->entries =
+			take_panels(arena, select->isa, size->entries, dim, select->half_dim);
 	if (op != HYS_OP_SELECT)
-		select->means = take_panels(arena, select->isa, size->coarse_blocks, dim);
+		select->means = take_panels(arena, select->isa, size->coarse_blocks, dim, 0);
 	select->scratch = omp_take(arena, select->threads, sizeof *select->scratch);
 	for (int32_t i = 0; i < select->threads; i++) {
 		struct omp_select_scratch *scratch = arena->base ? select->scratch + i : &none;
 		memset(scratch, 0, sizeof *scratch);
-		take_scratch(arena, scratch, select->isa, op, size, select->tile);
+		take_scratch(arena, scratch, select, op, size);
 	}
 }
 
@@ -144,6 +166,19 @@ void omp_load_query(const struct omp_select *select, struct omp_select_scratch *
 		.scale = (float)scoring->scale,
 		.relu = scoring->activation == HYS_ACTIVATION_RELU,
 	};
+	if (select->half_dim)
+		omp_half_load_query(select, scratch, r, row);
+}
+
+struct omp_query omp_query_group(const struct omp_query *query, int64_t u)
+{
+	struct omp_query group = *query;
+	group.heads = query->group_heads;
+	group.q += u * group.heads * query->dim;
+	group.w += u * group.heads;
+	if (query->half)
+		group.half += u * group.heads * query->half_dim;
+	return group;
 }
 
 void omp_pack(const float *keys, int64_t count, int64_t dim, int64_t panel, float *packed)
@@ -174,10 +209,14 @@ static void pack_item(void *context, int64_t item, int32_t thread)
 	const int64_t to = hys_min64(from + PACK_ITEM, packing->panel_end);
 	float *rows = select->scratch[thread].rows;
 	for (int64_t p = from; p < to; p++) {
+		if (select->half_dim) {
+			omp_half_pack(select, select->scratch + thread, p);
+			continue;
+		}
 		const int64_t count = hys_min64(panel, select->call->size.entries - p * panel);
 		for (int64_t i = 0; i < count; i++)
 			omp_load_key(select, p * panel + i, rows + i * dim);
-		omp_pack(rows, count, dim, panel, select->entries + p * panel * dim);
+		omp_pack(rows, count, dim, panel, select->entries.floats + p * panel * dim);
 	}
 }
 
@@ -203,40 +242,46 @@ static void pack_entries(const struct omp_select *select)
 
 /* Panels that a query meets at a time: what stays in the first-level cache while
  * its heads come from the second. */
-static int64_t keys_at_once(const struct omp_select *select)
+static int64_t keys_at_once(const struct omp_select *select, const struct omp_panels *packed)
 {
 	const int64_t panel = select->isa->panel;
-	const int64_t panels = PANEL_BYTES / (panel * select->dim * (int64_t)sizeof(float));
-	return panel * hys_max64(1, panels);
+	const int64_t key_bytes = packed->halves
+					  ? select->half_dim * (int64_t)sizeof *packed->halves
+					  : select->dim * (int64_t)sizeof *packed->floats;
+	return panel * hys_max64(1, PANEL_BYTES / (panel * key_bytes));
 }
 
 /* Scores keys [begin, end), from a multiple of the panel on, to scores[u][strip]
  * of which the first is key `strip`'s. */
-static void score_keys(const struct omp_select *select, const struct omp_query *query,
-		       const float *packed, int64_t begin, int64_t end, int64_t strip,
-		       float *scores)
+static void score_keys(const struct omp_select *select, struct omp_select_scratch *scratch,
+		       const struct omp_query *query, const struct omp_panels *packed,
+		       int64_t begin, int64_t end, int64_t strip, float *scores)
 {
-	const int64_t panel = select->isa->panel, step = keys_at_once(select);
+	const int64_t panel = select->isa->panel, step = keys_at_once(select, packed);
 	for (int64_t key = begin; key < end; key += step) {
-		const int64_t keys = hys_min64(step, end - key);
-		select->isa->score(query, packed + key * select->dim, omp_ceil_div(keys, panel),
-				   scores + (key - strip), OMP_STRIP);
+		const int64_t panels = omp_ceil_div(hys_min64(step, end - key), panel);
+		float *to = scores + (key - strip);
+		if (packed->halves)
+			omp_half_score(select, scratch, query, key / panel, panels, to);
+		else
+			select->isa->score(query, packed->floats + key * select->dim, panels, to,
+					   OMP_STRIP);
 	}
 }
 
 /* Scores keys [strip, end) of one strip for all rows that look at them. */
-static void score_strip(const struct omp_select *select, const struct omp_scan *scan, int64_t strip,
-			int64_t end, float *scores)
+static void score_strip(const struct omp_select *select, struct omp_select_scratch *scratch,
+			const struct omp_scan *scan, int64_t strip, int64_t end)
 {
-	const int64_t panel = select->isa->panel, step = keys_at_once(select);
+	const int64_t panel = select->isa->panel, step = keys_at_once(select, scan->panels);
 	const int64_t stop = hys_min64(end, strip + OMP_STRIP);
 	for (int64_t key = strip; key < stop; key += step)
 		for (int64_t r = 0; r < scan->row_count; r++) {
 			const struct omp_select_row *row = scan->rows + r;
 			const int64_t from = hys_max64(key, row->begin - row->begin % panel);
 			const int64_t to = hys_min64(hys_min64(key + step, stop), row->end);
-			score_keys(select, &row->query, scan->packed, from, to, strip,
-				   scores + r * select->groups * OMP_STRIP);
+			score_keys(select, scratch, &row->query, scan->panels, from, to, strip,
+				   scratch->strip + r * select->groups * OMP_STRIP);
 		}
 }
 
@@ -272,7 +317,7 @@ void omp_scan_tile(const struct omp_select *select, struct omp_select_scratch *s
 	if (begin >= end)
 		return;
 	for (int64_t strip = begin - begin % OMP_STRIP; strip < end; strip += OMP_STRIP) {
-		score_strip(select, scan, strip, end, scratch->strip);
+		score_strip(select, scratch, scan, strip, end);
 		for (int64_t r = 0; r < scan->row_count; r++)
 			take_strip(select, scan, scan->rows + r, strip,
 				   scratch->strip + r * select->groups * OMP_STRIP,
@@ -280,13 +325,16 @@ void omp_scan_tile(const struct omp_select *select, struct omp_select_scratch *s
 	}
 }
 
-void omp_scan_run(const struct omp_select *select, const struct omp_query *query, int64_t begin,
-		  int64_t end, float *strip, struct omp_pick *pick, bool *nan)
+void omp_scan_run(const struct omp_select *select, struct omp_select_scratch *scratch,
+		  const struct omp_query *query, int64_t begin, int64_t end, struct omp_pick *pick,
+		  bool *nan)
 {
 	const int64_t panel = select->isa->panel;
+	float *strip = scratch->strip;
 	for (int64_t at = begin - begin % OMP_STRIP; at < end; at += OMP_STRIP) {
 		const int64_t from = hys_max64(at, begin), to = hys_min64(at + OMP_STRIP, end);
-		score_keys(select, query, select->entries, from - from % panel, to, at, strip);
+		score_keys(select, scratch, query, &select->entries, from - from % panel, to, at,
+			   strip);
 		*nan |= select->isa->has_nan(strip + (from - at), to - from);
 		omp_pick_entries(pick, strip + (from - at), to - from, from);
 	}
@@ -336,7 +384,7 @@ static void exact_tile(const struct omp_select *select, struct omp_select_scratc
 		       struct omp_select_row *rows, int64_t row_count)
 {
 	const struct hys_call *call = select->call;
-	const struct omp_scan scan = {select->entries, rows, row_count, false};
+	const struct omp_scan scan = {&select->entries, rows, row_count, false};
 	for (int64_t r = 0; r < row_count; r++)
 		start_row(select, scratch, r, rows + r);
 	omp_scan_tile(select, scratch, &scan);
@@ -364,10 +412,14 @@ static void tile_item(void *context, int64_t item, int32_t thread)
 	const int64_t count = hys_min64(select->tile, all - first);
 	for (int64_t r = 0; r < count; r++)
 		rows[r].t = first + r;
+	if (select->half_dim)
+		select->isa->half_begin();
 	if (select->call->op == HYS_OP_SELECT)
 		exact_tile(select, scratch, rows, count);
 	else
 		omp_select_coarse_tile(select, scratch, rows, count);
+	if (select->half_dim)
+		select->isa->half_end();
 	for (int64_t r = 0; r < count; r++)
 		scratch->nan_rows += rows[r].nan;
 }

@@ -14,9 +14,17 @@
 #define OMP_STRIP 192
 #define OMP_TILE_MAX 16
 
+/* Keys packed for the set's score, or, if halves, for its score_half. */
+struct omp_panels {
+	float *floats;	  /* [panels][dim][panel] */
+	uint16_t *halves; /* [panels][half_dim / 2][panel][2] */
+	int32_t *lowest;  /* [panels] of their exponents, omp_half.c */
+};
+
 /* What one thread works with. */
 struct omp_select_scratch {
 	float *q;		 /* [tile][heads][dim] */
+	uint16_t *half;		 /* [tile][heads][half_dim], and some rows of slack */
 	float *w;		 /* [tile][heads] */
 	float *strip;		 /* [tile][groups][OMP_STRIP] */
 	struct omp_pick *picks;	 /* [tile][groups] */
@@ -25,6 +33,9 @@ struct omp_select_scratch {
 	double *sums;		 /* [dim] */
 	float *key;		 /* [dim] */
 	float *partial;		 /* [dim][panel], a partly visible block's mean */
+	uint16_t *half_key;	 /* [dim] */
+	float *careful_keys;	 /* [dim][panel], keys that want f32 */
+	float *careful;		 /* [groups][panel], their scores */
 	int32_t nan_rows;
 };
 
@@ -33,8 +44,9 @@ struct omp_select {
 	const struct omp_isa *isa;
 	int32_t threads;
 	int64_t heads, dim, groups, tile;
-	float *entries;			    /* packed index_k: [panels][dim][panel] */
-	float *means;			    /* packed means of coarse blocks, the same */
+	int64_t half_dim;		    /* 0: entries are packed as f32 */
+	struct omp_panels entries;	    /* index_k */
+	struct omp_panels means;	    /* of coarse blocks, f32 */
 	struct omp_select_scratch *scratch; /* [threads] */
 };
 
@@ -49,7 +61,7 @@ struct omp_select_row {
 
 /* Keys of packed panels and the tile's rows that look at them. */
 struct omp_scan {
-	const float *packed;
+	const struct omp_panels *panels;
 	struct omp_select_row *rows;
 	int64_t row_count;
 	bool units; /* keys are units: means of coarse blocks */
@@ -61,8 +73,12 @@ void omp_scan_tile(const struct omp_select *select, struct omp_select_scratch *s
 
 /* Scores entries [begin, end) for the heads of one group and hands them to
  * `pick`. */
-void omp_scan_run(const struct omp_select *select, const struct omp_query *query, int64_t begin,
-		  int64_t end, float *strip, struct omp_pick *pick, bool *nan);
+void omp_scan_run(const struct omp_select *select, struct omp_select_scratch *scratch,
+		  const struct omp_query *query, int64_t begin, int64_t end, struct omp_pick *pick,
+		  bool *nan);
+
+/* The heads of group u alone. */
+struct omp_query omp_query_group(const struct omp_query *query, int64_t u);
 
 /* Reads the row's heads into the scratch's slot r. */
 void omp_load_query(const struct omp_select *select, struct omp_select_scratch *scratch, int64_t r,
@@ -76,6 +92,14 @@ void omp_pack(const float *keys, int64_t count, int64_t dim, int64_t panel, floa
 
 /* The choice among all units of the kind that `wanted` speaks of. */
 struct omp_wanted omp_wanted(const struct hys_call *call, int64_t u);
+
+/* omp_half.c: the row's heads as they are; panel p of the entries; and scores of
+ * `panels` of those from p on, to scores[groups][OMP_STRIP]. */
+void omp_half_load_query(const struct omp_select *select, struct omp_select_scratch *scratch,
+			 int64_t r, struct omp_select_row *row);
+void omp_half_pack(const struct omp_select *select, struct omp_select_scratch *scratch, int64_t p);
+void omp_half_score(const struct omp_select *select, struct omp_select_scratch *scratch,
+		    const struct omp_query *query, int64_t p, int64_t panels, float *scores);
 
 /* omp_select_coarse.c: fills select->means, and one tile of rows. */
 void omp_select_means(struct omp_select *select);

@@ -39,7 +39,7 @@ static void pack_item(void *context, int64_t item, int32_t thread)
 		mean_of(select, scratch, begin, begin + call->problem->choosing.coarse_block,
 			scratch->key, scratch->rows + i * dim);
 	}
-	omp_pack(scratch->rows, count, dim, panel, select->means + p * panel * dim);
+	omp_pack(scratch->rows, count, dim, panel, select->means.floats + p * panel * dim);
 }
 
 /* Numbers of the complete coarse blocks that row t sees whole. */
@@ -109,11 +109,7 @@ static void start_row(const struct omp_select *select, struct omp_select_scratch
 static float score_partial(const struct omp_select *select, struct omp_select_scratch *scratch,
 			   const struct omp_query *query, int64_t u, int64_t begin, int64_t end)
 {
-	const int64_t heads = query->group_heads;
-	struct omp_query group = *query;
-	group.heads = heads;
-	group.q += u * heads * query->dim;
-	group.w += u * heads;
+	const struct omp_query group = omp_query_group(query, u);
 	mean_of(select, scratch, begin, end, scratch->key, scratch->rows);
 	omp_pack(scratch->rows, 1, select->dim, select->isa->panel, scratch->partial);
 	select->isa->score(&group, scratch->partial, 1, scratch->strip, OMP_STRIP);
@@ -202,15 +198,12 @@ static void fine_choice(const struct omp_select *select, struct omp_select_scrat
 	const int64_t end = blocks->first + blocks->count;
 	struct omp_wanted wanted = omp_wanted(call, u);
 	struct omp_pick *pick = scratch->finals;
-	struct omp_query group = row->query;
+	const struct omp_query group = omp_query_group(&row->query, u);
 	int64_t place = 0;
 	float lowest;
 
 	if (fine.size == 1)
 		wanted.first_blocks = wanted.local_blocks = 0;
-	group.heads = group.group_heads;
-	group.q += u * group.heads * group.dim;
-	group.w += u * group.heads;
 	omp_topk_finish(&coarse->topk, &lowest);
 	pick->isa = select->isa;
 	pick->scores = picked.scores;
@@ -224,10 +217,10 @@ static void fine_choice(const struct omp_select *select, struct omp_select_scrat
 			       block + 1 &&
 		       after < end)
 			block = after;
-		omp_scan_run(select, &group,
+		omp_scan_run(select, scratch, &group,
 			     hys_max64(blocks->begin, blocks->origin + first * blocks->size),
 			     hys_min64(blocks->end, blocks->origin + (block + 1) * blocks->size),
-			     scratch->strip, pick, &row->nan);
+			     pick, &row->nan);
 		block = after;
 	}
 	omp_pick_finish(pick, &picked);
@@ -236,7 +229,7 @@ static void fine_choice(const struct omp_select *select, struct omp_select_scrat
 void omp_select_coarse_tile(const struct omp_select *select, struct omp_select_scratch *scratch,
 			    struct omp_select_row *rows, int64_t row_count)
 {
-	const struct omp_scan scan = {select->means, rows, row_count, true};
+	const struct omp_scan scan = {&select->means, rows, row_count, true};
 	for (int64_t r = 0; r < row_count; r++)
 		start_row(select, scratch, r, rows + r);
 	omp_scan_tile(select, scratch, &scan);

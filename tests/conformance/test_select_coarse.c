@@ -28,6 +28,8 @@ static const struct select_case table[] = {
 	{CORE("fine in groups"), SEE(30, 150), FINE, .coarse_block = 8, .coarse_keep = 3, .groups = 2, .topk = 9, .group_topk = NUMBERS(9, 4)},
 	{CORE("fine f16"), SEE(30, 150), FINE, .coarse_block = 8, .coarse_keep = 3, .dtype = HYS_F16},
 	{FULL("fine bf16"), SEE(30, 150), FINE, .coarse_block = 8, .coarse_keep = 3, .dtype = HYS_BF16},
+	{CORE("fine bf16 in groups"), SEE(30, 150), FINE, .coarse_block = 8, .coarse_keep = 3, .dtype = HYS_BF16, .heads = 20, .dim = 40, .groups = 4, .topk = 9, .group_topk = NUMBERS(9, 4, 7, 1)},
+	{FULL("fine bf16, denormal"), SEE(30, 150), FINE, .coarse_block = 8, .coarse_keep = 3, .dtype = HYS_BF16, .values = SCORES_DENORMAL},
 	{FULL("fine f8"), SEE(30, 150), FINE, .coarse_block = 8, .coarse_keep = 3, .dtype = HYS_F8E4M3},
 	{FULL("fine without activation"), SEE(30, 150), FINE, .coarse_block = 8, .coarse_keep = 3, .activation = NONE, .unweighted = true},
 	{FULL("fine, 64 heads of 128"), SEE(9, 150), FINE, .coarse_block = 8, .coarse_keep = 3, .heads = 64, .dim = 128},

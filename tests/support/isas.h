@@ -13,8 +13,11 @@ static inline const struct omp_isa *isa_at(int32_t i)
 		[OMP_SET_PORTABLE] = 0,
 		[OMP_SET_AVX2] = OMP_NEEDS_AVX2,
 		[OMP_SET_AVX512] = OMP_NEEDS_AVX512,
+		[OMP_SET_AVX512BF16] = OMP_NEEDS_AVX512BF16,
+		[OMP_SET_AMX] = OMP_NEEDS_AMX,
 	};
-	const uint64_t has = omp_cpu_capabilities();
+	const uint64_t tiles = omp_cpu_permit_tiles() ? 0 : OMP_CAN_AMX;
+	const uint64_t has = omp_cpu_capabilities() & ~tiles;
 
 	for (int32_t set = 0; set < OMP_SETS; set++)
 		if ((has & needs[set]) == needs[set] && i-- == 0) {

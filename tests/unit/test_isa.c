@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "half_score.h"
 #include "isas.h"
 #include "rng.h"
 
@@ -211,6 +212,14 @@ static void test_score(void **state)
 				check_score(isa_at(s), &query, key);
 			}
 	free(q);
+}
+
+static void test_score_half(void **state)
+{
+	(void)state;
+	for (int32_t s = 0; isa_at(s); s++)
+		if (isa_at(s)->score_half)
+			half_score_check(isa_at(s));
 }
 
 /* ---- products of matrices ---- */
@@ -483,6 +492,7 @@ int main(void)
 		cmocka_unit_test(test_filter),	     cmocka_unit_test(test_score),
 		cmocka_unit_test(test_gemm),	     cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_soften),	     cmocka_unit_test(test_share),
+		cmocka_unit_test(test_score_half),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,8 @@
 set(HYS_ISA_TABLE
     "avx2|x86_64,amd64,i.86|-mavx2 -mfma -mf16c"
     "avx512|x86_64,amd64|-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl"
+    "avx512bf16|x86_64,amd64|-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16"
+    "amx|x86_64,amd64|-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mamx-tile -mamx-bf16"
 )
 
 file(GLOB HYS_SOURCES CONFIGURE_DEPENDS
@@ -29,6 +31,7 @@ foreach(row ${HYS_ISA_TABLE})
         separate_arguments(flags)
         set_property(SOURCE ${files} APPEND PROPERTY COMPILE_OPTIONS ${flags})
         list(APPEND HYS_DEFINITIONS HYS_ISA_${name}=1)
+        set(HYS_FLAGS_${name} ${flags})
     elseif(files)
         list(REMOVE_ITEM HYS_SOURCES ${files})
     endif()

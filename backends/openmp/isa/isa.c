@@ -46,5 +46,13 @@ void omp_isa_fill(struct omp_isa *isa, enum omp_set set)
 	if (set >= OMP_SET_AVX512)
 		fill_avx512(isa);
 #endif
+#ifdef HYS_ISA_AVX512BF16
+	if (set >= OMP_SET_AVX512BF16)
+		omp_fill_half_avx512bf16(isa);
+#endif
+#ifdef HYS_ISA_AMX
+	if (set >= OMP_SET_AMX)
+		omp_fill_half_amx(isa);
+#endif
 	(void)set;
 }

@@ -24,6 +24,9 @@ struct omp_query {
 	int64_t group_heads; /* heads / groups */
 	float scale;
 	bool relu;
+	const uint16_t *half; /* the same as bf16 [heads][half_dim], 0 behind dim */
+	int64_t half_dim;     /* a multiple of OMP_HALF_STEP */
+	int32_t lowest;	      /* omp_half.c's: of their exponents */
 };
 
 /* Of each lane. */
@@ -101,6 +104,16 @@ struct omp_isa {
 	/* Largest of x, NaN left out; NaN if there is nothing else. */
 	float (*maximum)(const float *x, int64_t n);
 
+	/* half_<set>.c, NULL where the set has nothing for it: the same for bf16
+	 * keys packed[panels][half_dim / 2][panel][2] and query->half, 16 rows of
+	 * which may be read behind the last head. Sums are f32, but numbers below
+	 * FLT_MIN may count as 0 on the way. */
+	void (*score_half)(const struct omp_query *query, const uint16_t *packed, int64_t panels,
+			   float *scores, int64_t stride);
+	/* A thread calls these before and after it scores. */
+	void (*half_begin)(void);
+	void (*half_end)(void);
+
 	/* peak_<set>.c: `rounds` rounds of independent multiply-adds; answers
 	 * the floating point operations that were done. *sink keeps them. */
 	double (*peak)(int64_t rounds, float *sink);
@@ -109,10 +122,19 @@ struct omp_isa {
 #define OMP_LANES 8
 #define OMP_PANEL_MAX 64
 #define OMP_FILTER_SLACK 16
+#define OMP_HALF_STEP 32
+#define OMP_HALF_SLACK 16 /* rows */
 
 /* Instruction sets, each with all that the ones before it on the same kind of
  * processor have. */
-enum omp_set { OMP_SET_PORTABLE, OMP_SET_AVX2, OMP_SET_AVX512, OMP_SETS };
+enum omp_set {
+	OMP_SET_PORTABLE,
+	OMP_SET_AVX2,
+	OMP_SET_AVX512,
+	OMP_SET_AVX512BF16,
+	OMP_SET_AMX,
+	OMP_SETS
+};
 
 /* The table of a set, without what the build left out. */
 void omp_isa_fill(struct omp_isa *isa, enum omp_set set);

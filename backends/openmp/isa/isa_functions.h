@@ -27,6 +27,9 @@ void omp_fill_rows_avx512(struct omp_isa *isa);
 void omp_fill_select_avx512(struct omp_isa *isa);
 void omp_fill_peak_avx512(struct omp_isa *isa);
 
+void omp_fill_half_avx512bf16(struct omp_isa *isa);
+void omp_fill_half_amx(struct omp_isa *isa);
+
 /* For what does not fill a register. */
 void omp_to_f32_portable(hys_dtype dtype, const void *source, float *target, int64_t n);
 void omp_from_f32_portable(hys_dtype dtype, const float *source, void *target, int64_t n);

@@ -1,14 +1,7 @@
 /* select_avx512.c - scoring and filtering with AVX-512. Eight heads by 32 keys
  * take 16 accumulators; wider panels would be cut more often where blocks of keys
  * are chosen. */
-#include <immintrin.h>
-#include <math.h>
-
-#include "isa_functions.h"
-
-#define PANEL 32
-#define HEADS 8
-#define VECTORS (PANEL / 16)
+#include "heads_avx512.h"
 
 /* dot[h][v] = <q_h, keys 16v..16v+15>, for a number of heads that the compiler
  * knows. */
@@ -30,72 +23,18 @@ static inline __attribute__((always_inline)) void multiply(const float *q, int32
 	}
 }
 
-/* sum + w * act(scale * dot). A maximum with dot behind keeps its NaN. */
-static inline __m512 add_head(__m512 sum, __m512 w, __m512 scale, __m512 floor, __m512 dot)
-{
-	return _mm512_fmadd_ps(w, _mm512_max_ps(floor, _mm512_mul_ps(scale, dot)), sum);
-}
-
-/* Where the next head's products go: the sums of its group in the first panel,
- * and how many heads of that are still to come. */
-struct cursor {
-	float *sums, *next;
-	int64_t left, stride;
-};
-
-/* The heads' products with one panel, some of which may open a group. */
-static inline void add_heads(const struct omp_query *query, int64_t j, int32_t heads, __m512 scale,
-			     __m512 floor, __m512 dot[HEADS][VECTORS], struct cursor *cursor,
-			     int64_t at)
-{
-	for (int32_t h = 0; h < heads; h++, cursor->left--) {
-		const bool opens = cursor->left == 0;
-		const __m512 w = _mm512_set1_ps(query->w[j + h]);
-		if (opens) {
-			cursor->sums = cursor->next;
-			cursor->next += cursor->stride;
-			cursor->left = query->group_heads;
-		}
-		for (int32_t v = 0; v < VECTORS; v++) {
-			float *to = cursor->sums + at + 16 * v;
-			const __m512 sum = opens ? _mm512_setzero_ps() : _mm512_loadu_ps(to);
-			_mm512_storeu_ps(to, add_head(sum, w, scale, floor, dot[h][v]));
-		}
-	}
-}
-
-/* The same when all of them belong to the current group. */
-static inline void add_whole(const float *w, __m512 scale, __m512 floor, __m512 dot[HEADS][VECTORS],
-			     float *sums)
-{
-	for (int32_t v = 0; v < VECTORS; v++) {
-		__m512 sum = _mm512_loadu_ps(sums + 16 * v);
-		for (int32_t h = 0; h < HEADS; h++)
-			sum = add_head(sum, _mm512_set1_ps(w[h]), scale, floor, dot[h][v]);
-		_mm512_storeu_ps(sums + 16 * v, sum);
-	}
-}
-
 static inline __attribute__((always_inline)) void score_heads(const struct omp_query *query,
 							      int64_t j, int32_t heads,
 							      const float *packed, int64_t panels,
 							      struct cursor *cursor)
 {
-	const __m512 scale = _mm512_set1_ps(query->scale);
-	const __m512 floor = _mm512_set1_ps(query->relu ? 0.0f : -INFINITY);
-	const bool whole = heads == HEADS && cursor->left >= HEADS;
 	const struct cursor before = *cursor;
 	for (int64_t p = 0; p < panels; p++, packed += query->dim * PANEL) {
 		__m512 dot[HEADS][VECTORS];
 		multiply(query->q + j * query->dim, heads, query->dim, packed, dot);
 		*cursor = before;
-		if (whole)
-			add_whole(query->w + j, scale, floor, dot, cursor->sums + p * PANEL);
-		else
-			add_heads(query, j, heads, scale, floor, dot, cursor, p * PANEL);
+		add_some(query, j, heads, dot, cursor, p * PANEL);
 	}
-	if (whole)
-		cursor->left -= HEADS;
 }
 
 static void score(const struct omp_query *query, const float *packed, int64_t panels, float *scores,
