@@ -72,8 +72,9 @@ static inline void *omp_at(const struct hys_tensor *tensor, int64_t i0, int64_t 
 	char *base = tensor->buffer ? tensor->buffer->native : tensor->host;
 	const int64_t index = tensor->offset + i0 * tensor->stride[0] + i1 * tensor->stride[1] +
 			      i2 * tensor->stride[2];
-	/* an array without elements may have no address at all */
-	return base ? base + index * (int64_t)hys_dtype_size(tensor->dtype) : NULL;
+	/* As a number: an array without elements may have no address at all, to which C adds nothing. */
+	return (void *)((uintptr_t)base +
+			(uintptr_t)(index * (int64_t)hys_dtype_size(tensor->dtype)));
 }
 
 /* The i-th of the batch's numbers; `otherwise` when the array is absent. */
