@@ -42,7 +42,6 @@ __attribute__((format(printf, 2, 3))) static void describe(char message[ST_MESSA
 {
 	va_list args;
 	va_start(args, format);
-	/* Started just above. NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
 	vsnprintf(message, ST_MESSAGE, format, args);
 	va_end(args);
 	for (char *c = message; *c; c++) /* names come from the file */

@@ -21,7 +21,6 @@ int tool_complain(const char *format, ...)
 	char message[1024];
 	va_list args;
 	va_start(args, format);
-	/* Started just above. NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
 	vsnprintf(message, sizeof message, format, args);
 	va_end(args);
 	for (char *c = message; *c; c++) /* names come from files */
