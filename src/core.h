@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "backend.h"
+#include "hash.h"
 
 struct hys_topology;
 

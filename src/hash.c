@@ -1,4 +1,4 @@
-#include "core.h"
+#include "hash.h"
 
 uint64_t hys_hash(uint64_t hash, const void *data, size_t bytes)
 {

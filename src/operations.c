@@ -340,6 +340,31 @@ cleanup:
 	return status;
 }
 
+hys_status hys_loss_groups(struct hys_exec *exec, struct hys_batch *batch,
+			   const struct hys_loss_args *args, int64_t *groups,
+			   struct hys_error *error)
+{
+	struct hys_request request;
+	struct hys_task task = {0};
+	hys_status status;
+
+	if (!groups)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "groups is NULL");
+	HYS_TRY(hys_request_open(&request, "loss_groups", exec, batch, args, sizeof(*args), error));
+	HYS_TRY(hys_request_rows(&request, HYS_OP_INDEXER_LOSS, batch->rows, error));
+	HYS_TRY(check_loss(&request, error));
+	HYS_TRY(hys_request_tensors(&request, error));
+	HYS_TRY(rule(&request, !args->indices.buffer, "indices is a buffer, expected host memory",
+		     error));
+	HYS_TRY(rule(&request, !args->teacher_in.buffer,
+		     "teacher_in is a buffer, expected host memory", error));
+	task.call = request.call;
+	task.batch = batch;
+	*groups = hys_count_nonempty(&task);
+cleanup:
+	return status;
+}
+
 /* ---- pooling ---- */
 
 /* Fills what the unit says of sizes. */

@@ -63,6 +63,11 @@ const struct hys_choice *hys_plan_choice(const struct hys_plan *plan, hys_op op,
 	return &plan->choices[device * HYS_OP_COUNT + (int32_t)op];
 }
 
+struct hys_context *hys_plan_context(const struct hys_plan *plan)
+{
+	return plan ? plan->context : NULL;
+}
+
 const struct hys_problem *hys_plan_problem(const struct hys_plan *plan)
 {
 	return plan ? &plan->problem : NULL;

@@ -25,6 +25,8 @@ pocl-opencl-icd           demo  OpenCL on the processor                   none
 libhwloc-dev              demo  machine topology (WITH_HWLOC)             pc:hwloc
 libclblast-dev            demo  OpenCL GEMM (WITH_CLBLAST)                pc:clblast
 libopenblas-dev           test  GEMM of hyscale train-indexer             pc:openblas
+libopenmpi-dev            test  context parallelism (WITH_MPI)            cmd:mpicc
+openmpi-bin               test  runs its tests                            cmd:mpirun
 gnuplot-nox               test  plots of hyscale train-indexer            cmd:gnuplot
 g++                       test  headers are checked as C++ too            cmd:c++
 libcmocka-dev             test  unit tests                                pc:cmocka

@@ -11,5 +11,6 @@
 #include "exec.h"
 #include "operations.h"
 #include "schedule.h"
+#include "ranks.h"
 
 #endif

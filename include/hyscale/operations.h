@@ -149,6 +149,13 @@ struct hys_loss_args {
 HYS_API hys_status hys_indexer_loss(struct hys_exec *exec, struct hys_batch *batch,
 				    const struct hys_loss_args *args, struct hys_error *error);
 
+/* How many (row, group) of such a call are not empty: what `mean` divides by,
+ * for callers who share rows between calls. `indices` and `teacher_in` must be
+ * host memory. Computed at once. */
+HYS_API hys_status hys_loss_groups(struct hys_exec *exec, struct hys_batch *batch,
+				   const struct hys_loss_args *args, int64_t *groups,
+				   struct hys_error *error);
+
 typedef enum hys_pooling {
 	HYS_POOL_MEAN = 0,   /* y[e] = mean of x over the unit's rows */
 	HYS_POOL_GATED,	     /* y[e,c] = sum_i softmax_i(gate[i,c] + bias[i,c])

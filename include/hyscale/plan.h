@@ -87,6 +87,8 @@ HYS_API hys_status hys_plan_create(struct hys_context *context, const struct hys
 				   struct hys_error *error);
 HYS_API void hys_plan_destroy(struct hys_plan *plan);
 
+/* The context that it was made from; lives as long as the plan. */
+HYS_API struct hys_context *hys_plan_context(const struct hys_plan *plan);
 /* The completed problem, owned by the plan. */
 HYS_API const struct hys_problem *hys_plan_problem(const struct hys_plan *plan);
 HYS_API int32_t hys_plan_device_count(const struct hys_plan *plan);

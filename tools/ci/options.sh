@@ -9,4 +9,5 @@ without opencl -DWITH_OPENCL=OFF -DWITH_CLBLAST=OFF
 without openmp -DWITH_OPENMP=OFF
 without hwloc -DWITH_HWLOC=OFF
 without clblast -DWITH_CLBLAST=OFF
+without mpi -DWITH_MPI=OFF
 finish

@@ -84,6 +84,13 @@ if(HYS_WITH_CLBLAST)
     list(PREPEND HYS_PC_LIBS -lclblast)
 endif()
 
+# Linked by hyscale_mpi only.
+hys_wants(MPI "Context parallelism (hyscale_mpi)" "libopenmpi-dev openmpi-bin")
+if(HYS_WANTS_MPI AND NOT CMAKE_CROSSCOMPILING) # it would be this machine's
+    find_package(MPI 3.0 QUIET COMPONENTS C)
+endif()
+hys_has(MPI MPI_C_FOUND)
+
 set(HYS_DEFINITIONS "")
 set(summary "")
 foreach(name OPENMP OPENCL CLBLAST HWLOC)
@@ -92,4 +99,7 @@ foreach(name OPENMP OPENCL CLBLAST HWLOC)
         string(APPEND summary " ${name}")
     endif()
 endforeach()
+if(HYS_WITH_MPI)
+    string(APPEND summary " MPI")
+endif()
 message(STATUS "hyscale ${PROJECT_VERSION} is built with:${summary}")

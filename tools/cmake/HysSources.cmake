@@ -11,6 +11,10 @@ set(HYS_ISA_TABLE
 
 file(GLOB HYS_SOURCES CONFIGURE_DEPENDS
     ${PROJECT_SOURCE_DIR}/src/*.c ${PROJECT_SOURCE_DIR}/backends/openmp/*.c ${PROJECT_SOURCE_DIR}/backends/openmp/isa/*.c)
+# Those of hyscale_mpi, a library of its own.
+set(HYS_MPI_SOURCES ${HYS_SOURCES})
+list(FILTER HYS_MPI_SOURCES INCLUDE REGEX "/src/context_parallel[^/]*\\.c$")
+list(FILTER HYS_SOURCES EXCLUDE REGEX "/src/context_parallel[^/]*\\.c$")
 
 include(CheckCCompilerFlag)
 string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}" processor)

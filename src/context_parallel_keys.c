@@ -1,0 +1,310 @@
+/* Keys of all ranks, gathered slice after slice. */
+#include "context_parallel.h"
+
+#include <string.h>
+
+/* ---- the local half ---- */
+
+static hys_status check_local(const struct hys_cp_batch *batch, hys_cut_part part,
+			      const struct hys_tensor *local, struct hys_error *error)
+{
+	const int64_t count = hys_cut_count(batch->cut, part, batch->cp->rank);
+
+	if (!hys_cp_is_present(local) || local->rank < 1 || local->rank > 3)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"keys of rank %d dimensions, expected a tensor of 1 to 3",
+				hys_cp_is_present(local) ? local->rank : 0);
+	if (local->shape[0] != count)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"keys have %lld rows, expected the %lld that this rank owns, or "
+				"gathered ones",
+				(long long)local->shape[0], (long long)count);
+	for (int32_t d = 1; d < local->rank; d++)
+		if (local->shape[d] < 0)
+			return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+					"keys have %lld in dimension %d, expected 0 or more",
+					(long long)local->shape[d], d);
+	if (!local->host && !local->buffer && count > 0 && hys_cp_row_bytes(local) > 0)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"keys have neither host memory nor a buffer");
+	return HYS_OK;
+}
+
+/* Own rows as contiguous host memory: where they are, or a copy. */
+static hys_status find_source(struct hys_cp_keys *keys, const struct hys_tensor *local,
+			      struct hys_error *error)
+{
+	struct hys_cp_batch *batch = keys->batch;
+	const int64_t bytes = hys_mul64(local->shape[0], keys->row_bytes);
+
+	keys->source = hys_cp_in_place(local);
+	if (keys->source)
+		return HYS_OK;
+	keys->staged = hys_cp_take(batch->cp, batch->plan, false, bytes, error);
+	if (!keys->staged)
+		return error->status;
+	keys->source = keys->staged->host;
+	return hys_cp_fetch(keys->exec, local, keys->staged->host, error);
+}
+
+static hys_status prepare(struct hys_cp_keys *keys, const struct hys_tensor *local,
+			  struct hys_error *error)
+{
+	struct hys_cp_batch *batch = keys->batch;
+	const int64_t rows = hys_cut_size(batch->cut, keys->part);
+	const int32_t slices = hys_cut_slices(batch->cut);
+	const int64_t bytes = hys_mul64(rows, hys_cp_row_bytes(local));
+	hys_status status;
+
+	keys->row_bytes = hys_cp_row_bytes(local);
+	HYS_TRY(find_source(keys, local, error));
+	keys->host = hys_cp_take(batch->cp, batch->plan, false, bytes, error);
+	if (!keys->host)
+		HYS_TRY(error->status);
+	if (batch->on_device)
+		keys->buffer = hys_cp_take(batch->cp, batch->plan, true, bytes, error);
+	if (batch->on_device && !keys->buffer)
+		HYS_TRY(error->status);
+	keys->tensor =
+		hys_cp_tensor(keys->buffer ? keys->buffer : keys->host, local, local->dtype, rows);
+	HYS_TRY(hys_cp_messages_make(batch, keys->part, keys->row_bytes, slices, false, &keys->in,
+				     error));
+	HYS_TRY(hys_cp_messages_make(batch, keys->part, keys->row_bytes, slices, true, &keys->out,
+				     error));
+	keys->requests =
+		hys_alloc_array(&hys_allocator_default, (int64_t)keys->in.count + keys->out.count,
+				sizeof(*keys->requests));
+	if (!keys->requests)
+		HYS_TRY(hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for requests"));
+cleanup:
+	return status;
+}
+
+hys_status hys_cp_keys_prepare(struct hys_cp_batch *batch, struct hys_exec *exec, hys_cut_part part,
+			       const struct hys_tensor *local, struct hys_cp_keys **keys,
+			       struct hys_error *error)
+{
+	struct hys_cp_keys *made = NULL;
+	hys_status status;
+
+	HYS_TRY(check_local(batch, part, local, error));
+	made = hys_alloc(&hys_allocator_default, sizeof(*made));
+	if (!made)
+		HYS_TRY(hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for gathered keys"));
+	made->batch = batch;
+	made->exec = exec;
+	made->part = part;
+	made->next = batch->cp->keys;
+	batch->cp->keys = made;
+	made->alone = batch->cp->ranks == 1;
+	made->tensor = *local;
+	if (!made->alone)
+		HYS_TRY(prepare(made, local, error));
+	*keys = made;
+	made = NULL;
+cleanup:
+	hys_cp_keys_destroy(made);
+	return status;
+}
+
+/* ---- on their way ---- */
+
+static void place_own(const struct hys_cp_keys *keys)
+{
+	const struct hys_span *runs;
+	const int32_t count =
+		hys_cut_owned(keys->batch->cut, keys->part, keys->batch->cp->rank, &runs);
+	const char *from = keys->source;
+
+	for (int32_t i = 0; i < count; i++) {
+		const size_t bytes = (size_t)(runs[i].count * keys->row_bytes);
+
+		memcpy(keys->host->host + runs[i].first * keys->row_bytes, from, bytes);
+		from += bytes;
+	}
+}
+
+hys_status hys_cp_keys_post(struct hys_cp_keys *keys, struct hys_error *error)
+{
+	struct hys_cp *cp = keys->batch->cp;
+	hys_status status = HYS_OK;
+
+	if (keys->alone)
+		return HYS_OK;
+	for (int32_t i = 0; i < keys->in.count; i++) {
+		HYS_TRY(hys_cp_receive(cp, &keys->in.list[i], keys->host->host,
+				       &keys->requests[keys->posted_in], error));
+		keys->posted_in++;
+	}
+	for (int32_t i = 0; i < keys->out.count; i++) {
+		HYS_TRY(hys_cp_send(cp, &keys->out.list[i], keys->row_bytes, keys->source,
+				    &keys->requests[keys->in.count + keys->posted_out], error));
+		keys->posted_out++;
+	}
+	place_own(keys);
+cleanup:
+	return status;
+}
+
+/* What the rank needs of a slice goes to the device. */
+static hys_status write_slice(struct hys_cp_keys *keys, int32_t slice, struct hys_error *error)
+{
+	const struct hys_cut *cut = keys->batch->cut;
+	const int64_t size = hys_cut_size(cut, keys->part), slices = hys_cut_slices(cut);
+	const int64_t begin = size * slice / slices, end = size * (slice + 1) / slices;
+	const struct hys_span *runs;
+	const int32_t count = hys_cut_needed(cut, keys->part, keys->batch->cp->rank, &runs);
+	hys_status status = HYS_OK;
+
+	for (int32_t i = 0; i < count; i++) {
+		const int64_t first = hys_max64(begin, runs[i].first);
+		const int64_t last = hys_min64(end, runs[i].first + runs[i].count);
+
+		if (first < last)
+			HYS_TRY(hys_buffer_write(keys->exec, keys->buffer->buffer,
+						 first * keys->row_bytes,
+						 keys->host->host + first * keys->row_bytes,
+						 (last - first) * keys->row_bytes, error));
+	}
+cleanup:
+	return status;
+}
+
+static hys_status take_slice(struct hys_cp_keys *keys, struct hys_error *error)
+{
+	const int32_t slice = keys->arrived;
+	int32_t first = 0, end;
+	hys_status status;
+
+	while (first < keys->in.count && keys->in.list[first].slice < slice)
+		first++;
+	for (end = first; end < keys->in.count && keys->in.list[end].slice == slice;)
+		end++;
+	HYS_TRY(hys_cp_wait_receives(keys->batch->cp, end - first, keys->requests + first, error));
+	keys->arrived++;
+	if (keys->buffer)
+		HYS_TRY(write_slice(keys, slice, error));
+cleanup:
+	return status;
+}
+
+/* Work of `exec` waits for the copies that the keys' own exec was given. */
+static hys_status follow(struct hys_cp_keys *keys, struct hys_exec *exec, struct hys_error *error)
+{
+	struct hys_event *event = NULL;
+	hys_status status = HYS_OK;
+
+	if (!keys->buffer || keys->exec == exec)
+		return HYS_OK;
+	HYS_TRY(hys_exec_record(keys->exec, &event, error));
+	HYS_TRY(hys_exec_wait(exec, event, error));
+cleanup:
+	hys_event_destroy(event);
+	return status;
+}
+
+hys_status hys_cp_keys_await(struct hys_cp_keys *keys, struct hys_exec *exec, int32_t slices,
+			     struct hys_error *error)
+{
+	hys_status status = HYS_OK;
+
+	if (keys->alone)
+		return HYS_OK;
+	while (keys->arrived < slices)
+		HYS_TRY(take_slice(keys, error));
+	HYS_TRY(follow(keys, exec, error));
+cleanup:
+	return status;
+}
+
+/* Once everything of this rank has gone, too, its keys may change. */
+static hys_status finish_sends(struct hys_cp_keys *keys, struct hys_error *error)
+{
+	if (keys->posted_out == 0)
+		return HYS_OK;
+	return hys_cp_wait_sends(keys->batch->cp, keys->posted_out, keys->requests + keys->in.count,
+				 error);
+}
+
+hys_status hys_cp_drive(struct hys_cp *cp, struct hys_error *error)
+{
+	hys_status status = HYS_OK;
+
+	for (struct hys_cp_keys *keys = cp->keys; keys; keys = keys->next) {
+		while (!keys->alone && keys->posted_in == keys->in.count &&
+		       keys->arrived < hys_cut_slices(keys->batch->cut))
+			HYS_TRY(take_slice(keys, error));
+		HYS_TRY(finish_sends(keys, error));
+	}
+cleanup:
+	return status;
+}
+
+struct hys_cp_keys *hys_cp_keys_of(const struct hys_cp *cp, const struct hys_tensor *tensor)
+{
+	for (struct hys_cp_keys *keys = cp->keys; keys; keys = keys->next)
+		if (hys_cp_is_present(tensor) && keys->tensor.host == tensor->host &&
+		    keys->tensor.buffer == tensor->buffer &&
+		    keys->tensor.shape[0] == tensor->shape[0])
+			return keys;
+	return NULL;
+}
+
+/* ---- for callers ---- */
+
+hys_status hys_cp_gather(struct hys_cp_batch *batch, struct hys_exec *exec, hys_cut_part part,
+			 const struct hys_tensor *local, struct hys_cp_keys **keys,
+			 struct hys_error *error)
+{
+	struct hys_error own = {0};
+	struct hys_cp_keys *made = NULL;
+	hys_status status = HYS_OK;
+
+	if (!batch)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "batch is NULL");
+	if (!exec || !local || !keys)
+		status = hys_fail(&own, HYS_INVALID_ARGUMENT, 0, "%s is NULL",
+				  !exec	   ? "exec"
+				  : !local ? "local"
+					   : "keys");
+	else if (part <= HYS_CUT_ROWS || part >= HYS_CUT_PART_COUNT)
+		status = hys_fail(&own, HYS_INVALID_ARGUMENT, 0,
+				  "part is %d, expected keys, entries or window keys", part);
+	if (status == HYS_OK)
+		status = hys_cp_keys_prepare(batch, exec, part, local, &made, &own);
+	const uint64_t row = made ? (uint64_t)hys_cp_row_bytes(local) : 0;
+
+	HYS_TRY(hys_cp_agree(batch->cp, status, row * 64 + (uint64_t)part * 2 + 32, &own, error));
+	HYS_TRY(hys_cp_keys_post(made, error));
+	*keys = made;
+	made = NULL;
+cleanup:
+	hys_cp_keys_destroy(made);
+	return status;
+}
+
+struct hys_tensor hys_cp_keys_tensor(const struct hys_cp_keys *keys)
+{
+	return keys ? keys->tensor : (struct hys_tensor){0};
+}
+
+void hys_cp_keys_destroy(struct hys_cp_keys *keys)
+{
+	struct hys_cp_keys **link;
+
+	if (!keys)
+		return;
+	(void)hys_cp_wait_receives(keys->batch->cp, keys->posted_in, keys->requests, NULL);
+	(void)finish_sends(keys, NULL);
+	for (link = &keys->batch->cp->keys; *link && *link != keys;)
+		link = &(*link)->next;
+	if (*link)
+		*link = keys->next;
+	hys_cp_messages_clear(&keys->in);
+	hys_cp_messages_clear(&keys->out);
+	hys_cp_give(keys->host);
+	hys_cp_give(keys->buffer);
+	hys_cp_give(keys->staged);
+	hys_free(&hys_allocator_default, keys->requests);
+	hys_free(&hys_allocator_default, keys);
+}

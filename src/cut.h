@@ -1,0 +1,63 @@
+/* cut.h - how a cut over ranks is held, and what its files share. */
+#ifndef HYS_CUT_H
+#define HYS_CUT_H
+
+#include "batch_build.h"
+
+#define HYS_CUT_SLICES 8
+
+/* A growing list of runs. */
+struct hys_run_list {
+	struct hys_span *runs;
+	int64_t count, room;
+};
+
+hys_status hys_run_push(struct hys_run_list *list, struct hys_span run, struct hys_error *error);
+/* The same, but grows the last run when it ends where this one begins; nothing
+ * for no elements. */
+hys_status hys_run_add(struct hys_run_list *list, int64_t first, int64_t count,
+		       struct hys_error *error);
+void hys_run_clear(struct hys_run_list *list);
+/* Ascending, without overlaps. */
+void hys_run_sort(struct hys_run_list *list);
+
+/* Runs of every rank, one rank after the other. */
+struct hys_run_table {
+	struct hys_run_list list;
+	int64_t *first; /* [ranks + 1] into the list */
+	int64_t *total; /* [ranks] elements */
+};
+
+hys_status hys_run_table_make(struct hys_run_table *table, int32_t ranks, struct hys_error *error);
+/* Rank after rank; runs of one that meet are joined. */
+hys_status hys_run_table_add(struct hys_run_table *table, int32_t rank, int64_t first,
+			     int64_t count, struct hys_error *error);
+
+struct hys_cut {
+	int32_t ranks, slices;
+	hys_cut_way way;
+	/* What the batch of all rows is made of, on the host: it is no caller's
+	 * batch and has no devices. */
+	struct hys_context context;
+	struct hys_plan plan;
+	struct hys_batch batch;
+	struct hys_batch_desc desc; /* cu_seqlens are the cut's own */
+	struct hys_documents documents;
+	int32_t *cu[2];
+	int64_t unit;  /* rows that stay together, from a document's first on */
+	bool together; /* keys follow rows */
+	int64_t size[HYS_CUT_PART_COUNT];
+	struct hys_run_table owned[HYS_CUT_PART_COUNT];
+	struct hys_run_table needed[HYS_CUT_PART_COUNT];
+};
+
+/* cut_rows.c: fills owned[HYS_CUT_ROWS]. */
+hys_status hys_cut_rows(struct hys_cut *cut, struct hys_error *error);
+/* cut_parts.c: the other parts, then what each rank needs. */
+hys_status hys_cut_parts(struct hys_cut *cut, struct hys_error *error);
+
+/* Elements that both have of [first, first + count). */
+int64_t hys_run_common(const struct hys_span *a, int32_t a_count, const struct hys_span *b,
+		       int32_t b_count, int64_t first, int64_t count);
+
+#endif
