@@ -15,6 +15,7 @@
 
 #include "alloc.h"
 #include "check.h"
+#include "hash.h"
 #include "hyscale/hyscale.h"
 
 #define HYS_GROUPS_MAX 256
@@ -50,10 +51,6 @@ struct hys_device {
 	uint64_t capabilities; /* bits of the backend's capability_names */
 	bool host_memory;      /* kernels and buffers use host pointers */
 };
-
-/* hash.c: FNV-1a, 64 bits. Start with hys_hash_start. */
-#define hys_hash_start UINT64_C(0xcbf29ce484222325)
-uint64_t hys_hash(uint64_t hash, const void *data, size_t bytes);
 
 /* Where a backend reports what it found: first one report, add or reject, for
  * each of `natives` in order, then all others. */

@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 
 #include "backend.h"
-#include "hash.h"
 
 struct hys_topology;
 
