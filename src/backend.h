@@ -75,6 +75,10 @@ struct hys_buffer {
 	void *native;
 	int64_t bytes;
 	bool wrapped; /* native belongs to the caller */
+	/* one for each device of a plan; this one's device and native are the
+	 * first one's. 0 and NULL = not replicated */
+	struct hys_buffer **replicas;
+	int32_t replica_count;
 };
 
 /* Part of a buffer, or of host memory on devices with host_memory. */
@@ -224,6 +228,11 @@ struct hys_backend {
 			       struct hys_error *error);
 	hys_status (*fill)(struct hys_stream *stream, const struct hys_region *region,
 			   uint8_t value, struct hys_error *error);
+	/* target += part, element by element; f32 or i32. Only on streams that
+	 * were prepared for it, once; NULL = all are. */
+	hys_status (*add_prepare)(struct hys_stream *stream, struct hys_error *error);
+	hys_status (*add)(struct hys_stream *stream, const struct hys_region *target,
+			  const struct hys_region *part, hys_dtype dtype, struct hys_error *error);
 
 	/* Events. *event may be NULL when work is done as it is given. `record`
 	 * makes that work start, as flush does, since others may wait for it;

@@ -1,4 +1,5 @@
 #include "batch_build.h"
+#include "partition.h"
 
 /* Copies the packed arrays to a device that cannot read host memory. */
 static hys_status upload(const struct hys_batch *batch, struct hys_buffer *buffer,
@@ -72,6 +73,10 @@ static hys_status build(struct hys_batch *batch, const struct hys_batch_desc *de
 				(long long)desc->rows, (long long)desc->keys);
 	HYS_TRY(hys_batch_fill_rows(batch, desc, documents, error));
 	hys_batch_fill_tables(batch, documents);
+	if (!hys_partition_batch(batch))
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0,
+				"no memory to share %lld rows between devices",
+				(long long)desc->rows);
 	HYS_TRY(place_on_devices(batch, error));
 cleanup:
 	return status;
@@ -118,6 +123,7 @@ void hys_batch_destroy(struct hys_batch *batch)
 	hys_free(allocator, batch->buffers);
 	hys_free(allocator, batch->views);
 	hys_free(allocator, batch->packed);
+	hys_free(allocator, batch->ranges);
 	hys_free(allocator, batch->key_pairs_before);
 	hys_free(allocator, batch->entry_pairs_before);
 	hys_free(allocator, batch);

@@ -79,6 +79,13 @@ hys_status hys_buffer_wrap(struct hys_context *context, int32_t i, void *native,
 	return HYS_OK;
 }
 
+static void destroy_replicas(struct hys_buffer *buffer)
+{
+	for (int32_t i = 0; i < buffer->replica_count; i++)
+		hys_buffer_destroy(buffer->replicas[i]);
+	hys_free(&buffer->context->host.allocator, buffer->replicas);
+}
+
 /* In a forked child the driver is not to be touched: only host memory goes. */
 void hys_buffer_destroy(struct hys_buffer *buffer)
 {
@@ -87,10 +94,60 @@ void hys_buffer_destroy(struct hys_buffer *buffer)
 	if (!buffer)
 		return;
 	context = buffer->context;
+	destroy_replicas(buffer);
 	if (!buffer->wrapped && hys_context_check(context, NULL) == HYS_OK)
 		buffer->device->backend->buffer_destroy(buffer);
 	hys_free(&context->host.allocator, buffer);
 	hys_context_release(context);
+}
+
+/* The first copy stands for all where only one is asked for. */
+hys_status hys_buffer_replicate(struct hys_plan *plan, int64_t bytes, struct hys_buffer **buffer,
+				struct hys_error *error)
+{
+	struct hys_buffer *made = NULL;
+	hys_status status;
+
+	if (!plan)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "plan is NULL");
+	HYS_TRY(check_new(plan->context, plan->device_numbers[0], bytes, buffer, error));
+	made = hys_alloc(&plan->context->host.allocator, sizeof(*made));
+	if (!made)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for a buffer");
+	hys_context_retain(plan->context);
+	made->context = plan->context;
+	made->wrapped = true;
+	made->bytes = bytes;
+	made->replicas = hys_alloc_array(&plan->context->host.allocator, plan->device_count,
+					 sizeof(*made->replicas));
+	if (!made->replicas)
+		HYS_TRY(hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for a buffer"));
+	for (; made->replica_count < plan->device_count; made->replica_count++)
+		HYS_TRY(hys_buffer_make(plan->context, plan->devices[made->replica_count], bytes,
+					&made->replicas[made->replica_count], error));
+	made->device = made->replicas[0]->device;
+	made->native = made->replicas[0]->native;
+	*buffer = made;
+	made = NULL;
+cleanup:
+	hys_buffer_destroy(made);
+	return status;
+}
+
+struct hys_region hys_replica_region(const struct hys_tensor *tensor, int32_t i)
+{
+	const int64_t size = (int64_t)hys_dtype_size(tensor->dtype);
+	struct hys_buffer *replica = tensor->buffer->replicas[i];
+	struct hys_region region = {.offset_bytes = tensor->offset * size,
+				    .bytes = hys_tensor_elements(tensor) * size};
+
+	if (replica->device->host_memory) {
+		region.host = (char *)replica->native + region.offset_bytes;
+		region.offset_bytes = 0;
+	} else {
+		region.buffer = replica;
+	}
+	return region;
 }
 
 int64_t hys_buffer_bytes(const struct hys_buffer *buffer)
@@ -98,11 +155,22 @@ int64_t hys_buffer_bytes(const struct hys_buffer *buffer)
 	return buffer ? buffer->bytes : 0;
 }
 
+static bool same_devices(const struct hys_plan *plan, const struct hys_buffer *buffer)
+{
+	bool same = plan->device_count == buffer->replica_count;
+
+	for (int32_t i = 0; same && i < plan->device_count; i++)
+		same = plan->devices[i] == buffer->replicas[i]->device;
+	return same;
+}
+
 /* The lane of the buffer's device; -1 when the plan has none. */
 static int32_t find_lane(const struct hys_exec *exec, const struct hys_buffer *buffer)
 {
 	const struct hys_plan *plan = exec->plan;
 
+	if (buffer->replica_count > 0 && !same_devices(plan, buffer))
+		return -1;
 	for (int32_t i = 0; i < plan->device_count; i++)
 		if (plan->devices[i] == buffer->device)
 			return i;
@@ -159,21 +227,41 @@ static hys_status run_fill(struct hys_exec *exec, int32_t lane, const struct hys
 							task->value, error);
 }
 
+/* The copy of a buffer that the lane has. */
+static struct hys_buffer *copy_on(struct hys_buffer *buffer, int32_t lane)
+{
+	return buffer->replica_count > 0 ? buffer->replicas[lane] : buffer;
+}
+
+static bool is_dropped(struct hys_exec *exec, int32_t lane)
+{
+	return atomic_load(&exec->lanes[lane].dropped) != 0;
+}
+
 static hys_status submit_copy(struct hys_exec *exec, struct hys_buffer *buffer,
 			      int64_t offset_bytes, void *host, int64_t bytes, hys_task_run *run,
 			      struct hys_error *error)
 {
 	struct hys_task task = {.run = run};
-	int32_t lane = 0;
+	int32_t lane = 0, last;
 	hys_status status = check_copy(exec, buffer, offset_bytes, host, bytes, &lane, error);
 
 	if (status != HYS_OK || bytes == 0)
 		return status;
+	last = lane;
+	if (buffer->replica_count > 0 && run != run_read)
+		last = buffer->replica_count - 1;
 	task.copy.host = host;
-	task.copy.device = (struct hys_region){NULL, buffer, offset_bytes, bytes};
 	task.copy.bytes = bytes;
 	task.copy.count[0] = task.copy.count[1] = 1;
-	return hys_exec_submit(exec, lane, &task, error);
+	for (; status == HYS_OK && lane <= last; lane++) {
+		if (last > 0 && is_dropped(exec, lane))
+			continue;
+		task.copy.device =
+			(struct hys_region){NULL, copy_on(buffer, lane), offset_bytes, bytes};
+		status = hys_exec_submit(exec, lane, &task, error);
+	}
+	return status;
 }
 
 hys_status hys_buffer_write(struct hys_exec *exec, struct hys_buffer *buffer, int64_t offset_bytes,
@@ -193,11 +281,71 @@ hys_status hys_buffer_fill(struct hys_exec *exec, struct hys_buffer *buffer, int
 			   int64_t bytes, uint8_t value, struct hys_error *error)
 {
 	struct hys_task task = {.run = run_fill, .value = value};
-	int32_t lane = 0;
+	int32_t lane = 0, last;
 	hys_status status = check_copy(exec, buffer, offset_bytes, buffer, bytes, &lane, error);
 
 	if (status != HYS_OK || bytes == 0)
 		return status;
-	task.region = (struct hys_region){NULL, buffer, offset_bytes, bytes};
-	return hys_exec_submit(exec, lane, &task, error);
+	last = buffer->replica_count > 0 ? buffer->replica_count - 1 : lane;
+	for (; status == HYS_OK && lane <= last; lane++) {
+		if (last > 0 && is_dropped(exec, lane))
+			continue;
+		task.region = (struct hys_region){NULL, copy_on(buffer, lane), offset_bytes, bytes};
+		status = hys_exec_submit(exec, lane, &task, error);
+	}
+	return status;
+}
+
+static hys_status check_rows(const struct hys_exec *exec, const struct hys_batch *batch,
+			     const struct hys_tensor *tensor, const void *target,
+			     struct hys_error *error)
+{
+	const char *missing = !exec ? "exec" : !batch ? "batch" : !tensor ? "tensor" : "target";
+	hys_status status;
+
+	if (!exec || !batch || !tensor || !target)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s is NULL", missing);
+	status = hys_context_check(exec->plan->context, error);
+	if (status != HYS_OK)
+		return status;
+	if (!tensor->buffer || tensor->buffer->replica_count != exec->plan->device_count ||
+	    !hys_present(tensor) || tensor->rank < 1 || batch->plan != exec->plan)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"tensor is not in a replicated buffer of the plan, or batch is "
+				"another plan's");
+	if (tensor->shape[0] != batch->rows || tensor->offset < 0 ||
+	    (tensor->offset + hys_tensor_elements(tensor)) *
+			    (int64_t)hys_dtype_size(tensor->dtype) >
+		    tensor->buffer->bytes)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"tensor has %lld rows, expected the batch's %lld, within its "
+				"buffer",
+				(long long)tensor->shape[0], (long long)batch->rows);
+	return HYS_OK;
+}
+
+hys_status hys_rows_read(struct hys_exec *exec, struct hys_batch *batch,
+			 const struct hys_tensor *tensor, void *target, struct hys_error *error)
+{
+	struct hys_task task = {.run = run_read};
+	hys_status status = check_rows(exec, batch, tensor, target, error);
+	int64_t row_bytes, start;
+
+	if (status != HYS_OK || batch->rows == 0)
+		return status;
+	row_bytes =
+		hys_tensor_elements(tensor) / batch->rows * (int64_t)hys_dtype_size(tensor->dtype);
+	start = tensor->offset * (int64_t)hys_dtype_size(tensor->dtype);
+	task.copy.count[0] = task.copy.count[1] = 1;
+	for (int32_t i = 0; status == HYS_OK && i < batch->range_count; i++) {
+		const struct hys_range *range = &batch->ranges[i];
+
+		task.copy.bytes = range->count * row_bytes;
+		task.copy.host = (char *)target + range->first * row_bytes;
+		task.copy.device =
+			(struct hys_region){NULL, tensor->buffer->replicas[range->lane],
+					    start + range->first * row_bytes, task.copy.bytes};
+		status = hys_exec_submit(exec, range->lane, &task, error);
+	}
+	return status;
 }

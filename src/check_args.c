@@ -301,23 +301,64 @@ static bool overlaps_itself(const struct hys_tensor *tensor)
 	return false;
 }
 
-static hys_status check_buffer(const struct hys_request *request, const struct hys_field *field,
+static bool is_contiguous(const struct hys_tensor *tensor)
+{
+	int64_t stride = 1;
+
+	for (int32_t d = tensor->rank - 1; d >= 0; d--) {
+		if (tensor->shape[d] > 1 && tensor->stride[d] != stride)
+			return false;
+		stride *= hys_max64(tensor->shape[d], 1);
+	}
+	return true;
+}
+
+/* Of a plan of several devices: one copy for each. */
+static hys_status check_replicated(struct hys_request *request, const struct hys_field *field,
+				   const struct hys_tensor *tensor, struct hys_error *error)
+{
+	const struct hys_plan *plan = request->plan;
+	const struct hys_buffer *buffer = tensor->buffer;
+	bool fits = buffer->replica_count == plan->device_count;
+
+	for (int32_t i = 0; fits && i < plan->device_count; i++)
+		fits = buffer->replicas[i]->device == plan->devices[i];
+	if (!fits || request->op == HYS_OP_POOL || request->op == HYS_OP_POOL_BACKWARD)
+		return hys_fail(error, HYS_UNSUPPORTED, 0,
+				"%s: %s lies in a buffer, expected host memory%s: the plan has %d "
+				"devices",
+				request->name, field->name,
+				fits ? "" : " or a buffer of hys_buffer_replicate",
+				plan->device_count);
+	if (request->counts)
+		return hys_fail(error, HYS_UNSUPPORTED, 0,
+				"%s: %s lies in a replicated buffer and divisor is 0, expected the "
+				"number of non-empty (row, group)",
+				request->name, field->name);
+	if ((field->flags & HYS_FIELD_PARTIAL) &&
+	    ((tensor->dtype != HYS_F32 && tensor->dtype != HYS_I32) || !is_contiguous(tensor)))
+		return hys_fail(error, HYS_UNSUPPORTED, 0,
+				"%s: %s is a sum in a replicated buffer, expected it contiguous "
+				"and f32",
+				request->name, field->name);
+	request->spread = true;
+	return HYS_OK;
+}
+
+static hys_status check_buffer(struct hys_request *request, const struct hys_field *field,
 			       const struct hys_tensor *tensor, int64_t end_bytes,
 			       struct hys_error *error)
 {
 	const struct hys_buffer *buffer = tensor->buffer;
+	hys_status status;
 
 	if (tensor->host)
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
 				"%s: %s has host memory and a buffer, expected one of them",
 				request->name, field->name);
 	if (request->plan->device_count > 1)
-		return hys_fail(
-			error, HYS_UNSUPPORTED, 0,
-			"%s: %s lies in a buffer, which a plan of %d devices does not take; "
-			"expected host memory",
-			request->name, field->name, request->plan->device_count);
-	if (buffer->device != request->plan->devices[0])
+		HYS_TRY(check_replicated(request, field, tensor, error));
+	else if (buffer->device != request->plan->devices[0])
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
 				"%s: %s lies in a buffer of %s, expected the plan's device %s",
 				request->name, field->name, buffer->device->info.name,
@@ -327,7 +368,9 @@ static hys_status check_buffer(const struct hys_request *request, const struct h
 				"%s: %s ends at byte %lld of its buffer, expected at most %lld",
 				request->name, field->name, (long long)end_bytes,
 				(long long)buffer->bytes);
-	return HYS_OK;
+	status = HYS_OK;
+cleanup:
+	return status;
 }
 
 static hys_status check_host(const struct hys_request *request, const struct hys_field *field,
@@ -356,7 +399,7 @@ static hys_status check_host(const struct hys_request *request, const struct hys
 	return HYS_OK;
 }
 
-static hys_status check_memory(const struct hys_request *request, const struct hys_field *field,
+static hys_status check_memory(struct hys_request *request, const struct hys_field *field,
 			       const struct hys_tensor *tensor, struct hys_error *error)
 {
 	const int64_t elements = extent(tensor);
@@ -485,7 +528,8 @@ static void cut_tensor(const struct hys_request *request, const struct hys_field
 		if (extent(tensor) > 0)
 			tensor->offset += request->row_first * tensor->stride[0];
 	}
-	if (tensor->buffer && tensor->buffer->device->host_memory) {
+	if (tensor->buffer && tensor->buffer->device->host_memory &&
+	    request->plan->device_count == 1) {
 		tensor->host = tensor->buffer->native;
 		tensor->buffer = NULL;
 	}

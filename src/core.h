@@ -49,6 +49,16 @@ void hys_topology_locate(struct hys_topology *topology, struct hys_device_info *
 /* Places the calling thread near the device; never outside the allowed set. */
 void hys_topology_bind(const struct hys_topology *topology, const struct hys_device_info *info);
 
+/* HYS_PLAN_EQUAL, HYS_PLAN_GUIDED, or neither. */
+enum hys_split { HYS_SPLIT_STATIC, HYS_SPLIT_GUIDED, HYS_SPLIT_EQUAL };
+
+/* What one operation takes on one device of several, frozen in the plan. The
+ * bytes are those that are copied between the host and the device. */
+struct hys_pace {
+	double call_s, row_s, flop_s, byte_s;
+	bool idle; /* better without this device */
+};
+
 /* wisdom.c. Keys are (op, problem, device signature). */
 struct hys_wisdom;
 struct hys_wisdom *hys_wisdom_create(const struct hys_allocator *allocator);
@@ -61,6 +71,14 @@ const char *hys_wisdom_find(const struct hys_wisdom *wisdom, hys_op op, uint64_t
 			    uint64_t device);
 hys_status hys_wisdom_learn(struct hys_wisdom *wisdom, hys_op op, uint64_t problem, uint64_t device,
 			    const char *kernel, double seconds, struct hys_error *error);
+/* What the kernel takes for an operation there; copied bytes aside. False when
+ * it was never measured. Times are kept to 18 digits behind the point of the
+ * second, those of a FLOP to 24. */
+bool hys_wisdom_pace(const struct hys_wisdom *wisdom, hys_op op, uint64_t problem, uint64_t device,
+		     const char *kernel, struct hys_pace *pace);
+hys_status hys_wisdom_learn_pace(struct hys_wisdom *wisdom, hys_op op, uint64_t problem,
+				 uint64_t device, const char *kernel, const struct hys_pace *pace,
+				 struct hys_error *error);
 /* Whether a kernel passed its self-test here before. */
 bool hys_wisdom_trusts(const struct hys_wisdom *wisdom, uint64_t problem, uint64_t device,
 		       const char *kernel);
@@ -92,9 +110,14 @@ struct hys_plan {
 	hys_effort effort;
 	struct hys_device **devices; /* the context's */
 	int32_t *device_numbers;
-	double *shares; /* of rows, sum 1 */
 	int32_t device_count;
 	struct hys_choice *choices; /* [device_count][HYS_OP_COUNT] */
+	enum hys_split split;
+	/* several devices; [device_count][HYS_OP_COUNT] */
+	struct hys_pace *paces;
+	double *shares; /* of the rows of the largest causal call, sum 1 */
+	const char *pace_source;
+	int64_t *rows_most; /* [device_count], of one call on the device */
 };
 
 void hys_plan_retain(struct hys_plan *plan);
@@ -102,6 +125,7 @@ void hys_plan_release(struct hys_plan *plan);
 /* A plan that may be asked about `op`: HYS_INVALID_ARGUMENT, HYS_FORKED. */
 hys_status hys_plan_check(const struct hys_plan *plan, hys_op op, struct hys_error *error);
 const struct hys_choice *hys_plan_choice(const struct hys_plan *plan, hys_op op, int32_t device);
+struct hys_pace *hys_plan_pace(const struct hys_plan *plan, hys_op op, int32_t device);
 
 /* batch.c. Host arrays, and one packed copy per device. */
 struct hys_batch_arrays {
@@ -114,6 +138,14 @@ struct hys_batch_arrays {
 	int32_t *key_entry;					/* [keys] or NULL */
 	int32_t *entry_block;					/* [entries] or NULL */
 };
+
+/* Rows that one lane computes. */
+struct hys_range {
+	int64_t first, count;
+	int32_t lane; /* -1 = nobody's yet */
+};
+
+#define HYS_BATCH_RANGES 128
 
 struct hys_batch {
 	struct hys_plan *plan; /* holds a reference */
@@ -128,6 +160,10 @@ struct hys_batch {
 	struct hys_batch_view *views; /* [plan->device_count], all rows */
 	void *packed;		      /* all of `host`, as it lies in the buffers too */
 	int64_t packed_bytes;
+	/* several devices: whose rows of replicated buffers are whose, all
+	 * operations alike; ascending, without gaps */
+	struct hys_range *ranges;
+	int32_t range_count;
 };
 
 /* The device's view, cut to rows [first, first + count). */
@@ -145,6 +181,12 @@ struct hys_task;
 typedef hys_status hys_task_run(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
 				struct hys_error *error);
 
+/* What a lane's calls of one operation took since the exec was made. */
+struct hys_tally {
+	int64_t calls, rows;
+	double busy_s, foretold_s;
+};
+
 struct hys_lane {
 	struct hys_stream *stream;
 	struct hys_buffer *workspace; /* NULL when 0 bytes are needed */
@@ -160,6 +202,10 @@ struct hys_lane {
 	/* first failure since the last finish */
 	_Atomic int failed;
 	struct hys_error error;
+	/* several devices: failed in the middle of a call, and why */
+	_Atomic int dropped;
+	struct hys_error drop;
+	struct hys_tally tallies[HYS_OP_COUNT];
 };
 
 struct hys_exec {
@@ -283,10 +329,17 @@ struct hys_task {
 	struct hys_call call; /* tensors the caller's, cut to the lane's rows */
 	/* where in the lane's workspace tensors are staged, -1 = not */
 	int64_t stage_offset[HYS_FIELDS_MAX];
-	/* several devices: where in the lane's gather slot partial outputs
-	 * lie, contiguous, f32 or i32; -1 = written in place */
+	int64_t workspace_offset; /* of the kernel's own scratch */
+	/* several devices: where in the lane's gather slot, and at the start of
+	 * a device's workspace, partial outputs lie, contiguous, f32 or i32; -1
+	 * = written in place */
 	int64_t slot_offset[HYS_FIELDS_MAX];
-	bool keeps; /* not all of the outputs is written: staged ones go in first */
+	int64_t sums_bytes; /* of them all */
+	/* number of this piece among the lane's of the operation: later ones
+	 * are summed apart, then added */
+	int32_t part;
+	bool spread; /* has replicated buffers: rows stay where they are made */
+	bool keeps;  /* not all of the outputs is written: staged ones go in first */
 	/* several devices: number of the operation among all of the exec's,
 	 * and whether `mean` needs the non-empty groups of all lanes */
 	int64_t ticket;
@@ -298,7 +351,8 @@ struct hys_task {
 	struct hys_region region;
 	uint8_t value;
 	struct hys_event *event;
-	bool always; /* runs after a failure too: others wait for it */
+	const struct hys_exec_options *options; /* while the exec is made */
+	bool always;				/* runs after a failure too: others wait for it */
 };
 
 /* stage.c: runs an operation on a lane, host tensors staged where the device
@@ -306,11 +360,14 @@ struct hys_task {
 hys_task_run hys_stage_run;
 /* Lays out the workspace for task->call; bytes of workspace it takes. */
 int64_t hys_stage_layout(const struct hys_plan *plan, int32_t lane, struct hys_task *task);
+/* Several devices: what the lane has summed goes to its slot. */
+hys_status hys_stage_sums_out(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
+			      struct hys_error *error);
 
-/* merge_partials.c: how the lanes of several devices meet. One operation runs
- * at a time: a lane begins the next when all lanes have done the last and
- * their partial outputs are merged. NULL with one device. exec.c makes it with
- * the exec and destroys it when the lanes' threads are gone. */
+/* merge_partials.c and turns.c: how the lanes of several devices meet. One
+ * operation runs at a time: a lane begins the next when all lanes have done the
+ * last and their partial outputs are merged. NULL with one device. exec.c makes
+ * it with the exec and destroys it when the lanes' threads are gone. */
 struct hys_gather;
 hys_status hys_gather_create(const struct hys_plan *plan, struct hys_gather **gather,
 			     struct hys_error *error);
@@ -319,14 +376,25 @@ void hys_gather_destroy(struct hys_gather *gather);
 int64_t hys_gather_bytes(const struct hys_plan *plan);
 /* The number of the next operation; for the exec's one thread. */
 int64_t hys_gather_ticket(struct hys_gather *gather);
-/* Host memory of each lane for its partial outputs. */
+/* Host memory of a lane for its partial outputs, made by the lane's thread. */
+hys_status hys_gather_make_slot(struct hys_gather *gather, int32_t lane, struct hys_error *error);
 char *hys_gather_slot(const struct hys_gather *gather, int32_t lane);
 /* Lays partial outputs out in the slots; HYS_WORKSPACE_TOO_SMALL. */
 hys_status hys_gather_layout(const struct hys_gather *gather, struct hys_task *task,
 			     const char *name, struct hys_error *error);
-/* hys_stage_run between the lanes' meeting points. Every lane must get its task
- * of a ticket, and runs it (task->always) after a failure too. */
+/* A whole call, shared by the lanes. Every lane must get its task of a ticket,
+ * and runs it (task->always) after a failure too. */
 hys_task_run hys_gather_run;
+/* Goes on after a failure, once it was answered and no lane works. */
+void hys_gather_forgive(struct hys_gather *gather);
+
+/* submit.c: cuts a task of a whole call to rows [first, first + count) on a
+ * lane, laid out in its workspace; answers the bytes that it needs there. */
+int64_t hys_task_cut(const struct hys_exec *exec, int32_t lane, struct hys_task *task,
+		     int64_t first, int64_t count);
+
+/* buffer.c: where a tensor in a replicated buffer lies on the plan's device i. */
+struct hys_region hys_replica_region(const struct hys_tensor *tensor, int32_t i);
 
 /* count_nonempty.c: the (row, group) of a loss task that have a set. A teacher
  * computed from q and k counts as non-zero. */
@@ -339,6 +407,9 @@ int64_t hys_workspace_bytes(const struct hys_plan *plan, hys_op op, int32_t devi
 /* The same for any planned operation at its largest: what an exec allocates
  * for the plan's device i. */
 int64_t hys_workspace_max(const struct hys_plan *plan, int32_t device);
+/* Most rows of one call on the plan's device i: all, unless its memory is too
+ * small for them. */
+int64_t hys_plan_rows_most(const struct hys_plan *plan, hys_op op, int32_t device);
 /* Most rows of one call: rows_max, or what pooling counts in. */
 int64_t hys_plan_rows_max(const struct hys_plan *plan, hys_op op);
 /* The largest call of that many rows that the plan allows. */
@@ -356,10 +427,28 @@ struct hys_work {
 	double kept_pairs;     /* (row, entry) behind the coarse step */
 };
 
+/* How much of what it sees a row works on at most. */
+struct hys_limits {
+	double read, topk_keys, topk_entries, kept;
+	int32_t coarse_block;
+	bool dense;
+};
+
+struct hys_limits hys_limits_of(const struct hys_problem *problem);
+/* The same for a row that uses so many of its slots. */
+void hys_limits_of_slots(struct hys_limits *limits, const struct hys_problem *problem,
+			 double slots);
+/* Adds a row that sees so many keys and entries. */
+void hys_work_add_row(struct hys_work *work, const struct hys_limits *limits, int64_t keys,
+		      int64_t entries);
+
 /* `batch` NULL: one causal document, its last `rows` rows. */
 struct hys_work hys_work_of(const struct hys_problem *problem, const struct hys_batch *batch,
 			    int64_t rows, int64_t keys);
 double hys_cost_flops(hys_op op, const struct hys_problem *problem, const struct hys_work *work);
+/* Bytes of the usual tensors of a call that are not on a device yet: per row of
+ * rows_max, and whatever the rows. */
+void hys_cost_copies(const struct hys_plan *plan, hys_op op, double *per_row, double *fixed);
 /* Seconds that the plan's devices take for so much useful work, memory traffic
  * aside; NaN when `op` is not planned. */
 double hys_cost_time_s(const struct hys_plan *plan, hys_op op, double flops);
@@ -390,10 +479,10 @@ struct hys_request {
 	struct hys_dims dims;
 	int64_t rows_total; /* of which the range is one */
 	int64_t row_first, row_count;
-	bool keeps, counts, accumulate; /* as in struct hys_task */
-	int32_t series;			/* of pooling: 2 when overlapped */
-	hys_dtype pool_dtype;		/* of x, once it is checked */
-	struct hys_call call;		/* args: the caller's, then cut to the range */
+	bool keeps, counts, accumulate, spread; /* as in struct hys_task */
+	int32_t series;				/* of pooling: 2 when overlapped */
+	hys_dtype pool_dtype;			/* of x, once it is checked */
+	struct hys_call call;			/* args: the caller's, then cut to the range */
 };
 
 /* Exec, batch, struct_size; copies the args. */
@@ -407,10 +496,7 @@ hys_status hys_request_rows(struct hys_request *request, hys_op op, int64_t rows
  * range and fills in strides. */
 hys_status hys_request_tensors(struct hys_request *request, struct hys_error *error);
 
-/* submit.c: cuts the checked call into one task per lane and gives it to them. */
+/* submit.c: gives the checked call to the lanes. */
 hys_status hys_request_submit(struct hys_request *request, struct hys_error *error);
-/* First of the rows [0, rows) that the plan's device i computes; `rows` for
- * i = device_count. */
-int64_t hys_rows_before(const struct hys_plan *plan, int64_t rows, int32_t i);
 
 #endif

@@ -11,47 +11,54 @@
 
 /* ---- work ---- */
 
-/* How much of `units` each row of a problem works on at most. */
-struct limits {
-	double read, topk_keys, topk_entries, kept;
-	bool dense;
-};
-
-static struct limits limits_of(const struct hys_problem *problem)
+void hys_limits_of_slots(struct hys_limits *limits, const struct hys_problem *problem, double slots)
 {
 	const struct hys_attending *attending = &problem->attending;
-	const struct hys_choosing *choosing = &problem->choosing;
-	const double topk = choosing->topk_max, span = (double)hys_index_span(problem);
+	const double keys = slots * (double)hys_index_span(problem);
 
-	return (struct limits){
-		.read = topk * span + attending->window + attending->first,
-		.topk_keys = topk * span,
-		.topk_entries = topk * problem->scoring.block,
+	limits->read = keys + attending->window + attending->first;
+	limits->topk_keys = keys;
+	limits->topk_entries = slots * problem->scoring.block;
+}
+
+struct hys_limits hys_limits_of(const struct hys_problem *problem)
+{
+	const struct hys_choosing *choosing = &problem->choosing;
+	struct hys_limits limits = {
 		.kept = (double)choosing->coarse_keep * choosing->coarse_block,
-		.dense = attending->flags & HYS_ATTENDING_DENSE,
+		.coarse_block = choosing->coarse_block,
+		.dense = problem->attending.flags & HYS_ATTENDING_DENSE,
 	};
+
+	hys_limits_of_slots(&limits, problem, choosing->topk_max);
+	return limits;
+}
+
+void hys_work_add_row(struct hys_work *work, const struct hys_limits *limits, int64_t keys,
+		      int64_t entries)
+{
+	const double k = (double)keys, e = (double)entries;
+	const int64_t blocks = limits->coarse_block > 0 ? entries / limits->coarse_block : 0;
+
+	work->rows += 1;
+	work->key_pairs += k;
+	work->entry_pairs += e;
+	work->attended_pairs += limits->dense ? k : fmin(limits->read, k);
+	work->set_keys += fmin(limits->topk_keys, k);
+	work->set_entries += fmin(limits->topk_entries, e);
+	work->coarse_pairs += (double)blocks;
+	work->kept_pairs += fmin(limits->kept, e);
 }
 
 static struct hys_work batch_work(const struct hys_problem *problem, const struct hys_batch *batch)
 {
-	const struct limits limits = limits_of(problem);
-	const int32_t block = problem->choosing.coarse_block;
-	struct hys_work work = {.rows = (double)batch->rows};
+	const struct hys_limits limits = hys_limits_of(problem);
+	struct hys_work work = {0};
 
-	for (int64_t t = 0; t < batch->rows; t++) {
-		const int64_t k = batch->key_pairs_before[t + 1] - batch->key_pairs_before[t];
-		const int64_t e = batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t];
-		const int64_t blocks = block > 0 ? e / block : 0;
-		const double keys = (double)k, entries = (double)e;
-
-		work.key_pairs += keys;
-		work.entry_pairs += entries;
-		work.attended_pairs += limits.dense ? keys : fmin(limits.read, keys);
-		work.set_keys += fmin(limits.topk_keys, keys);
-		work.set_entries += fmin(limits.topk_entries, entries);
-		work.coarse_pairs += (double)blocks;
-		work.kept_pairs += fmin(limits.kept, entries);
-	}
+	for (int64_t t = 0; t < batch->rows; t++)
+		hys_work_add_row(&work, &limits,
+				 batch->key_pairs_before[t + 1] - batch->key_pairs_before[t],
+				 batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t]);
 	return work;
 }
 
@@ -68,7 +75,7 @@ static double sum_below(double end, double unit, double most)
 /* One document, rows at its end: row t sees keys - rows + t + 1 of its keys. */
 static struct hys_work causal_work(const struct hys_problem *problem, double rows, double keys)
 {
-	const struct limits limits = limits_of(problem);
+	const struct hys_limits limits = hys_limits_of(problem);
 	const double pool = problem->scoring.pool, block = problem->choosing.coarse_block;
 	const double end = keys + 1, begin = fmax(end - rows, 0);
 	struct hys_work work = {.rows = rows};
@@ -190,6 +197,27 @@ static int64_t tensor_bytes(const struct hys_plan *plan, hys_op op, const struct
 	return bytes;
 }
 
+void hys_cost_copies(const struct hys_plan *plan, hys_op op, double *per_row, double *fixed)
+{
+	const struct hys_fields *fields = hys_op_fields(op);
+	const struct hys_size size = size_of(plan, op, NULL);
+	const struct hys_dims dims = dims_of(plan, &size);
+
+	*per_row = *fixed = 0;
+	for (int32_t i = 0; i < fields->count; i++) {
+		const struct hys_field *field = &fields->fields[i];
+		const double bytes = (double)hys_field_elements(field, &dims) *
+				     (double)hys_dtype_size(hys_field_dtype(field, &plan->problem));
+
+		if (!is_usual(field, &plan->problem, op) || (plan->flags & HYS_PLAN_BUFFERS_ONLY))
+			continue;
+		if (field->dims[0] == HYS_DIM_ROWS)
+			*per_row += bytes / (double)hys_max64(size.rows, 1);
+		else
+			*fixed += bytes;
+	}
+}
+
 static int64_t workspace_bytes(const struct hys_plan *plan)
 {
 	int64_t bytes = hys_gather_bytes(plan);
@@ -220,12 +248,13 @@ static int64_t batch_bytes(const struct hys_plan *plan, const struct hys_batch *
 
 /* ---- time ---- */
 
-static double device_time_s(const struct hys_plan *plan, hys_op op, int32_t i,
-			    const struct hys_cost *cost)
+static double nominal_time_s(const struct hys_plan *plan, hys_op op, int32_t i,
+			     const struct hys_cost *cost)
 {
 	struct hys_context *context = plan->context;
 	const struct hys_device *device = plan->devices[i];
 	const struct hys_kernel *kernel = hys_plan_choice(plan, op, i)->kernel;
+	const double share = hys_plan_share(plan, op, i);
 	struct hys_device_speed speed;
 
 	pthread_mutex_lock(&context->lock);
@@ -236,8 +265,22 @@ static double device_time_s(const struct hys_plan *plan, hys_op op, int32_t i,
 	if (!(speed.bytes_per_s > 0))
 		speed.bytes_per_s =
 			device->info.kind == HYS_DEVICE_CPU ? CPU_BYTES_PER_S : GPU_BYTES_PER_S;
-	return fmax(plan->shares[i] * cost->flops / (kernel->efficiency * speed.flops_per_s),
-		    plan->shares[i] * cost->bytes / speed.bytes_per_s);
+	return fmax(share * cost->flops / (kernel->efficiency * speed.flops_per_s),
+		    share * cost->bytes / speed.bytes_per_s);
+}
+
+/* Devices that share rows were measured when the plan was made. */
+static double device_time_s(const struct hys_plan *plan, hys_op op, int32_t i,
+			    const struct hys_cost *cost)
+{
+	const double share = hys_plan_share(plan, op, i);
+	const struct hys_pace *pace;
+
+	if (plan->device_count < 2 || plan->split == HYS_SPLIT_EQUAL)
+		return nominal_time_s(plan, op, i, cost);
+	pace = hys_plan_pace(plan, op, i);
+	return share * (pace->row_s * (double)plan->rows_max + pace->flop_s * cost->flops) +
+	       (share > 0 ? pace->call_s : 0);
 }
 
 double hys_cost_time_s(const struct hys_plan *plan, hys_op op, double flops)

@@ -30,11 +30,14 @@ static void add_devices(struct hys_text *text, const struct hys_plan *plan)
 {
 	for (int32_t i = 0; i < plan->device_count; i++) {
 		const struct hys_device_info *info = &plan->devices[i]->info;
-		const int64_t permille = (int64_t)(plan->shares[i] * 1000 + 0.5);
 
-		hys_text_add(text, "device %d: %s, %s; %lld.%lld%% of the rows; ",
-			     plan->device_numbers[i], info->backend, info->name,
-			     (long long)(permille / 10), (long long)(permille % 10));
+		hys_text_add(text, "device %d: %s, %s; ", plan->device_numbers[i], info->backend,
+			     info->name);
+		if (plan->device_count == 1)
+			hys_text_add(text, "100.0%% of the rows; ");
+		if (plan->rows_most && plan->rows_most[i] < plan->rows_max)
+			hys_text_add(text, "its memory holds %lld rows of a call; ",
+				     (long long)plan->rows_most[i]);
 		add_bytes(text, hys_workspace_max(plan, i));
 		hys_text_add(text, " of workspace\n");
 	}
@@ -51,6 +54,38 @@ static void add_why_not(struct hys_text *text, const char *lines)
 		lines += length;
 		lines += *lines == '\n';
 	}
+}
+
+/* How rows are shared; nothing with one device. */
+static void add_split(struct hys_text *text, const struct hys_plan *plan)
+{
+	static const char *const splits[] = {
+		[HYS_SPLIT_STATIC] = "rows are shared by speeds that are %s and frozen: same bits "
+				     "every run\n",
+		[HYS_SPLIT_GUIDED] =
+			"rows are shared in shrinking pieces, first by speeds that are "
+			"%s: sums over rows differ from run to run\n",
+		[HYS_SPLIT_EQUAL] = "each device computes as many rows, speeds are %s\n",
+	};
+
+	if (plan->device_count > 1)
+		hys_text_add(text, splits[plan->split], plan->pace_source);
+}
+
+static void add_share(struct hys_text *text, const struct hys_plan *plan, hys_op op, int32_t i)
+{
+	const int64_t permille = (int64_t)(hys_plan_share(plan, op, i) * 1000 + 0.5);
+
+	if (plan->device_count < 2)
+		return;
+	hys_text_add(text, "; %lld.%lld%% of the rows", (long long)(permille / 10),
+		     (long long)(permille % 10));
+	if (plan->rows_most && plan->rows_most[i] == 0)
+		hys_text_add(text, ": its memory is too small for the keys");
+	else if (hys_plan_pace(plan, op, i)->idle)
+		hys_text_add(text, ": it would save less than 2%% of the time");
+	else if (permille == 0)
+		hys_text_add(text, ": the others are done before its copies are");
 }
 
 static void add_choice(struct hys_text *text, const struct hys_plan *plan, hys_op op, int32_t i)
@@ -71,7 +106,9 @@ static void add_choice(struct hys_text *text, const struct hys_plan *plan, hys_o
 	work = hys_work_of(&plan->problem, NULL, plan->rows_max, plan->keys_max);
 	hys_text_add_flops(text, hys_cost_flops(op, &plan->problem, &work));
 	hys_text_pad(text, start, WHY_COLUMN);
-	hys_text_add(text, "%s\n", choice->why);
+	hys_text_add(text, "%s", choice->why);
+	add_share(text, plan, op, i);
+	hys_text_add(text, "\n");
 	add_why_not(text, choice->why_not);
 }
 
@@ -91,6 +128,7 @@ size_t hys_plan_describe(const struct hys_plan *plan, char *text, size_t size)
 			     (long long)plan->window_keys_max);
 	hys_text_add(&out, "\n");
 	add_devices(&out, plan);
+	add_split(&out, plan);
 	start = out.length;
 	hys_text_add(&out, "operation");
 	hys_text_pad(&out, start, DEVICE_COLUMN);

@@ -91,21 +91,41 @@ static hys_status make_instances(struct hys_exec *exec, int32_t index, struct hy
 	return status;
 }
 
-static hys_status make_lane(struct hys_exec *exec, int32_t index,
-			    const struct hys_exec_options *options, struct hys_error *error)
+/* By the thread that will work the lane, so that memory lies near it. */
+static hys_status furnish(struct hys_exec *exec, int32_t index, const struct hys_task *task,
+			  struct hys_error *error)
 {
+	const struct hys_exec_options *options = task->options;
 	struct hys_lane *lane = &exec->lanes[index];
 	struct hys_device *device = exec->plan->devices[index];
 	void *queue = options->native_queues ? options->native_queues[index] : NULL;
 	struct hys_buffer *given = options->workspaces ? options->workspaces[index] : NULL;
 	hys_status status;
 
-	lane->exec = exec;
 	HYS_TRY(device->backend->stream_create(device, queue, &lane->stream, error));
 	HYS_TRY(make_workspace(exec, index, given, error));
 	HYS_TRY(make_instances(exec, index, error));
+	if (exec->gather)
+		HYS_TRY(hys_gather_make_slot(exec->gather, index, error));
+	if (exec->gather && device->backend->add_prepare)
+		HYS_TRY(device->backend->add_prepare(lane->stream, error));
+cleanup:
+	return status;
+}
+
+static hys_status make_lane(struct hys_exec *exec, int32_t index,
+			    const struct hys_exec_options *options, struct hys_error *error)
+{
+	const struct hys_task task = {.run = furnish, .options = options};
+	struct hys_lane *lane = &exec->lanes[index];
+	hys_status status;
+
+	lane->exec = exec;
 	if (exec->plan->device_count > 1 || options->flags & HYS_EXEC_ASYNC)
 		HYS_TRY(hys_lane_start(lane, error));
+	HYS_TRY(hys_exec_submit(exec, index, &task, error));
+	hys_lane_drain(lane);
+	HYS_TRY(hys_exec_failure(exec, error));
 cleanup:
 	return status;
 }
@@ -215,8 +235,36 @@ static hys_status run_finish(struct hys_exec *exec, int32_t index, const struct 
 	struct hys_stream *stream = exec->lanes[index].stream;
 
 	(void)task;
+	if (atomic_load(&exec->lanes[index].dropped))
+		return HYS_OK; /* nothing is to be had from it */
 	return exec->native ? finish_native(device, stream, error)
 			    : device->backend->finish(stream, error);
+}
+
+/* A call that succeeded though a device was lost says so, once. */
+static void note_drops(struct hys_exec *exec, struct hys_error *error)
+{
+	for (int32_t i = 0; i < exec->plan->device_count; i++) {
+		const struct hys_lane *lane = &exec->lanes[i];
+
+		if (atomic_load(&exec->lanes[i].dropped) != 1)
+			continue;
+		atomic_store(&exec->lanes[i].dropped, 2);
+		hys_report(error, HYS_OK, lane->drop.native,
+			   "%s was dropped, others did its rows, and bits may differ from other "
+			   "runs: %.120s",
+			   exec->plan->devices[i]->info.name, lane->drop.message);
+	}
+}
+
+static void forgive(struct hys_exec *exec)
+{
+	for (int32_t i = 0; i < exec->plan->device_count; i++) {
+		atomic_store(&exec->lanes[i].failed, 0);
+		atomic_store(&exec->lanes[i].dropped, 0);
+	}
+	atomic_store(&exec->first_failed, 0);
+	hys_gather_forgive(exec->gather);
 }
 
 hys_status hys_exec_finish(struct hys_exec *exec, struct hys_error *error)
@@ -235,8 +283,9 @@ hys_status hys_exec_finish(struct hys_exec *exec, struct hys_error *error)
 	for (int32_t i = 0; i < exec->plan->device_count; i++)
 		hys_lane_drain(&exec->lanes[i]);
 	status = hys_exec_failure(exec, error);
-	for (int32_t i = 0; i < exec->plan->device_count; i++)
-		atomic_store(&exec->lanes[i].failed, 0);
-	atomic_store(&exec->first_failed, 0);
+	if (status == HYS_OK)
+		note_drops(exec, error);
+	else
+		forgive(exec);
 	return status;
 }

@@ -1,31 +1,20 @@
-/* Several devices: the lanes do one operation at a time, and the last of them
- * to finish adds up what each computed of the outputs that are sums over rows,
- * in the order of the plan's devices, whatever the timing. */
-#include "core.h"
+/* Outputs that are sums over rows: every lane has its own, in host memory when
+ * it is done; they are added in the order of the plan's devices, whatever the
+ * timing. Lanes share that work by elements; sums that are to lie on devices
+ * are added there, by each device for itself, in the same order. */
+#include <string.h>
 
+#include "gather.h"
 #include "number.h"
 
-struct hys_gather {
-	const struct hys_plan *plan;
-	const struct hys_allocator *allocator;
-	char *memory; /* a slot per lane */
-	int64_t slot_bytes;
-	int64_t tickets; /* given out; the exec's thread only */
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	int64_t current;  /* the operation that lanes may do */
-	int32_t arrived;  /* lanes that are done with it */
-	int32_t counted;  /* lanes that know their non-empty groups */
-	int64_t nonempty; /* of those */
-	bool failed;	  /* one could not do it */
-};
+#define BLOCK 512
 
 static int64_t part_bytes(const struct hys_field *field, const struct hys_dims *dims)
 {
 	return hys_round_up(hys_mul64(hys_field_elements(field, dims), 4), HYS_ALIGN);
 }
 
-/* Room for the partial outputs of any operation of the plan. */
+/* Room for the sums of any operation of the plan. */
 static int64_t slot_bytes_of(const struct hys_plan *plan)
 {
 	int64_t most = 0;
@@ -48,9 +37,19 @@ static int64_t slot_bytes_of(const struct hys_plan *plan)
 	return most;
 }
 
+/* On the host a lane sums in its slot, and needs another beside it. */
+static int64_t slots_of(const struct hys_plan *plan, int32_t lane)
+{
+	return plan->devices[lane]->host_memory ? 2 : 1;
+}
+
 int64_t hys_gather_bytes(const struct hys_plan *plan)
 {
-	return plan->device_count < 2 ? 0 : hys_mul64(slot_bytes_of(plan), plan->device_count);
+	int64_t slots = 0;
+
+	for (int32_t i = 0; i < plan->device_count; i++)
+		slots += slots_of(plan, i);
+	return plan->device_count < 2 ? 0 : hys_mul64(slot_bytes_of(plan), slots);
 }
 
 static bool create_lock(struct hys_gather *gather)
@@ -63,36 +62,68 @@ static bool create_lock(struct hys_gather *gather)
 	return false;
 }
 
+static struct hys_gather *allocate(const struct hys_plan *plan)
+{
+	const struct hys_allocator *allocator = &plan->context->host.allocator;
+	const int64_t tiles = hys_tiles_of(hys_max64(plan->rows_max, plan->keys_max));
+	struct hys_gather *made = hys_alloc(allocator, sizeof(*made));
+
+	if (!made)
+		return NULL;
+	made->plan = plan;
+	made->allocator = allocator;
+	made->turns_most = 64 * plan->device_count + 2 * HYS_BATCH_RANGES;
+	made->lanes = hys_alloc_array(allocator, plan->device_count, sizeof(*made->lanes));
+	made->turns = hys_alloc_array(allocator, made->turns_most, sizeof(*made->turns));
+	made->tiles.flops_before = hys_alloc_array(allocator, tiles + 1, sizeof(double));
+	if (made->lanes && made->turns && made->tiles.flops_before)
+		return made;
+	hys_free(allocator, made->lanes);
+	hys_free(allocator, made->turns);
+	hys_free(allocator, made->tiles.flops_before);
+	hys_free(allocator, made);
+	return NULL;
+}
+
+static void release(struct hys_gather *gather)
+{
+	for (int32_t i = 0; i < gather->plan->device_count; i++)
+		hys_free(gather->allocator, gather->lanes[i].slot);
+	hys_free(gather->allocator, gather->lanes);
+	hys_free(gather->allocator, gather->turns);
+	hys_free(gather->allocator, gather->tiles.flops_before);
+	hys_free(gather->allocator, gather);
+}
+
 hys_status hys_gather_create(const struct hys_plan *plan, struct hys_gather **gather,
 			     struct hys_error *error)
 {
-	const struct hys_allocator *allocator = &plan->context->host.allocator;
 	struct hys_gather *made;
-	int64_t bytes;
 
 	if (plan->device_count < 2)
 		return HYS_OK;
-	made = hys_alloc(allocator, sizeof(*made));
+	made = allocate(plan);
 	if (!made)
 		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for an exec");
-	made->plan = plan;
-	made->allocator = allocator;
 	made->slot_bytes = slot_bytes_of(plan);
-	bytes = hys_gather_bytes(plan);
-	made->memory = hys_alloc(allocator, bytes);
-	if (!made->memory) {
-		hys_free(allocator, made);
-		return hys_fail(error, HYS_OUT_OF_MEMORY, 0,
-				"no memory for %lld bytes of partial sums of %d devices",
-				(long long)bytes, plan->device_count);
-	}
 	if (!create_lock(made)) {
-		hys_free(allocator, made->memory);
-		hys_free(allocator, made);
+		release(made);
 		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for an exec's lock");
 	}
 	*gather = made;
 	return HYS_OK;
+}
+
+hys_status hys_gather_make_slot(struct hys_gather *gather, int32_t lane, struct hys_error *error)
+{
+	const int64_t bytes = hys_mul64(slots_of(gather->plan, lane), gather->slot_bytes);
+
+	gather->lanes[lane].slot = hys_alloc(gather->allocator, bytes);
+	if (gather->lanes[lane].slot)
+		return HYS_OK;
+	return hys_fail(error, HYS_OUT_OF_MEMORY, 0,
+			"no memory for %lld bytes of partial sums of %s", (long long)bytes,
+			gather->plan->devices[lane]->info.name);
 }
 
 void hys_gather_destroy(struct hys_gather *gather)
@@ -101,8 +132,7 @@ void hys_gather_destroy(struct hys_gather *gather)
 		return;
 	pthread_cond_destroy(&gather->changed);
 	pthread_mutex_destroy(&gather->lock);
-	hys_free(gather->allocator, gather->memory);
-	hys_free(gather->allocator, gather);
+	release(gather);
 }
 
 int64_t hys_gather_ticket(struct hys_gather *gather)
@@ -112,7 +142,7 @@ int64_t hys_gather_ticket(struct hys_gather *gather)
 
 char *hys_gather_slot(const struct hys_gather *gather, int32_t lane)
 {
-	return gather->memory + lane * gather->slot_bytes;
+	return gather->lanes[lane].slot;
 }
 
 hys_status hys_gather_layout(const struct hys_gather *gather, struct hys_task *task,
@@ -130,6 +160,7 @@ hys_status hys_gather_layout(const struct hys_gather *gather, struct hys_task *t
 		task->slot_offset[i] = bytes;
 		bytes += hys_round_up(hys_tensor_elements(tensor) * 4, HYS_ALIGN);
 	}
+	task->sums_bytes = bytes;
 	if (bytes <= gather->slot_bytes)
 		return HYS_OK;
 	return hys_fail(error, HYS_WORKSPACE_TOO_SMALL, 0,
@@ -137,7 +168,7 @@ hys_status hys_gather_layout(const struct hys_gather *gather, struct hys_task *t
 			(long long)bytes, (long long)gather->slot_bytes);
 }
 
-/* ---- merging ---- */
+/* ---- on the host ---- */
 
 /* Where element i of a tensor lies, counted in elements. */
 static int64_t place_of(const struct hys_tensor *tensor, int64_t i)
@@ -151,109 +182,168 @@ static int64_t place_of(const struct hys_tensor *tensor, int64_t i)
 	return at;
 }
 
-static void merge_tensor(const struct hys_gather *gather, const struct hys_tensor *tensor,
-			 int64_t slot_offset, bool accumulate)
+static void add_block(double *sums, const char *slot, hys_dtype type, int64_t first, int64_t count)
 {
-	const hys_dtype part = tensor->dtype == HYS_I32 ? HYS_I32 : HYS_F32;
-	const int64_t count = hys_tensor_elements(tensor);
+	if (type == HYS_I32) {
+		const int32_t *values = (const int32_t *)(const void *)slot + first;
 
-	for (int64_t i = 0; i < count; i++) {
-		const int64_t at = place_of(tensor, i);
-		double sum = accumulate ? hys_number_load(tensor->host, tensor->dtype, at) : 0;
+		for (int64_t i = 0; i < count; i++)
+			sums[i] += values[i];
+	} else {
+		const float *values = (const float *)(const void *)slot + first;
 
-		for (int32_t lane = 0; lane < gather->plan->device_count; lane++)
-			sum += hys_number_load(hys_gather_slot(gather, lane) + slot_offset, part,
-					       i);
-		hys_number_store(tensor->host, tensor->dtype, at, sum);
+		for (int64_t i = 0; i < count; i++)
+			sums[i] += (double)values[i];
 	}
 }
 
-static void merge(const struct hys_gather *gather, const struct hys_task *task)
+static void store_block(const struct hys_tensor *tensor, const double *sums, int64_t first,
+			int64_t count, bool accumulate)
+{
+	for (int64_t i = 0; i < count; i++) {
+		const int64_t at = place_of(tensor, first + i);
+		const double old =
+			accumulate ? hys_number_load(tensor->host, tensor->dtype, at) : 0;
+
+		hys_number_store(tensor->host, tensor->dtype, at, old + sums[i]);
+	}
+}
+
+/* f32 without gaps, as gradients usually are: no element is looked for. */
+static void store_plain(float *target, const double *sums, int64_t count, bool accumulate)
+{
+	for (int64_t i = 0; i < count; i++)
+		target[i] = (float)((accumulate ? (double)target[i] : 0) + sums[i]);
+}
+
+static bool is_plain(const struct hys_tensor *tensor)
+{
+	int64_t stride = 1;
+
+	for (int32_t d = tensor->rank - 1; d >= 0; d--) {
+		if (tensor->shape[d] > 1 && tensor->stride[d] != stride)
+			return false;
+		stride *= hys_max64(tensor->shape[d], 1);
+	}
+	return true;
+}
+
+/* Elements [first, end) of the tensor. */
+static void merge_elements(const struct hys_exec *exec, const struct hys_tensor *tensor,
+			   int64_t slot_offset, bool accumulate, int64_t first, int64_t end)
+{
+	const hys_dtype part = tensor->dtype == HYS_I32 ? HYS_I32 : HYS_F32;
+	const bool plain = tensor->dtype == HYS_F32 && is_plain(tensor);
+	double sums[BLOCK];
+
+	for (int64_t at = first; at < end; at += BLOCK) {
+		const int64_t count = hys_min64(BLOCK, end - at);
+
+		memset(sums, 0, sizeof(sums));
+		for (int32_t lane = 0; lane < exec->plan->device_count; lane++)
+			if (hys_gather_contributes(exec, lane))
+				add_block(sums, hys_gather_slot(exec->gather, lane) + slot_offset,
+					  part, at, count);
+		if (plain)
+			store_plain((float *)tensor->host + at, sums, count, accumulate);
+		else
+			store_block(tensor, sums, at, count, accumulate);
+	}
+}
+
+static void merge_on_host(const struct hys_exec *exec, int32_t lane, const struct hys_task *task,
+			  int32_t i)
+{
+	struct hys_call *call = (struct hys_call *)(uintptr_t)&task->call;
+	const struct hys_tensor *tensor =
+		hys_field_tensor(&hys_op_fields(call->op)->fields[i], &call->args);
+	const int64_t lanes = exec->plan->device_count;
+	const int64_t blocks = (hys_tensor_elements(tensor) + BLOCK - 1) / BLOCK;
+	const int64_t first = blocks * lane / lanes * BLOCK;
+	const int64_t end =
+		hys_min64(blocks * (lane + 1) / lanes * BLOCK, hys_tensor_elements(tensor));
+
+	merge_elements(exec, tensor, task->slot_offset[i], task->accumulate, first, end);
+}
+
+/* ---- on devices ---- */
+
+/* The sums of lane `from` where lane `lane` can read them. */
+static hys_status fetch(struct hys_exec *exec, int32_t lane, int32_t from,
+			const struct hys_task *task, int32_t i, struct hys_region *region,
+			struct hys_error *error)
+{
+	struct hys_lane *own = &exec->lanes[lane];
+	const struct hys_device *device = exec->plan->devices[lane];
+	struct hys_copy copy = {
+		.host = hys_gather_slot(exec->gather, from) + task->slot_offset[i],
+		.bytes = region->bytes,
+		.count = {1, 1},
+	};
+
+	if (device->host_memory) {
+		region->host = copy.host;
+		return HYS_OK;
+	}
+	region->buffer = own->workspace;
+	region->offset_bytes = task->slot_offset[i];
+	if (from == lane)
+		return HYS_OK;
+	region->offset_bytes += task->sums_bytes;
+	copy.device = *region;
+	return device->backend->copy_in(own->stream, &copy, error);
+}
+
+static hys_status merge_on_device(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
+				  int32_t i, struct hys_error *error)
+{
+	const struct hys_backend *backend = exec->plan->devices[lane]->backend;
+	struct hys_stream *stream = exec->lanes[lane].stream;
+	struct hys_call *call = (struct hys_call *)(uintptr_t)&task->call;
+	const struct hys_tensor *tensor =
+		hys_field_tensor(&hys_op_fields(call->op)->fields[i], &call->args);
+	const struct hys_region target = hys_replica_region(tensor, lane);
+	hys_status status = HYS_OK;
+
+	if (target.bytes == 0 || atomic_load(&exec->lanes[lane].dropped))
+		return HYS_OK;
+	if (!task->accumulate)
+		HYS_TRY(backend->fill(stream, &target, 0, error));
+	for (int32_t from = 0; from < exec->plan->device_count; from++) {
+		struct hys_region part = {.bytes = target.bytes};
+
+		if (!hys_gather_contributes(exec, from))
+			continue;
+		HYS_TRY(fetch(exec, lane, from, task, i, &part, error));
+		HYS_TRY(backend->add(stream, &target, &part, tensor->dtype, error));
+	}
+cleanup:
+	return status;
+}
+
+hys_status hys_gather_merge(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
+			    struct hys_error *error)
 {
 	const struct hys_fields *fields = hys_op_fields(task->call.op);
 	struct hys_call *call = (struct hys_call *)(uintptr_t)&task->call;
-
-	for (int32_t i = 0; i < fields->count; i++)
-		if (task->slot_offset[i] >= 0)
-			merge_tensor(gather, hys_field_tensor(&fields->fields[i], &call->args),
-				     task->slot_offset[i], task->accumulate);
-}
-
-/* ---- meeting ---- */
-
-static void enter(struct hys_gather *gather, int64_t ticket)
-{
-	pthread_mutex_lock(&gather->lock);
-	while (gather->current != ticket)
-		pthread_cond_wait(&gather->changed, &gather->lock);
-	pthread_mutex_unlock(&gather->lock);
-}
-
-/* The last lane to leave merges and lets all go on. `task` NULL for a lane
- * that could not do it. */
-static void leave(struct hys_gather *gather, const struct hys_task *task)
-{
-	pthread_mutex_lock(&gather->lock);
-	gather->failed = gather->failed || !task;
-	gather->arrived++;
-	if (gather->arrived == gather->plan->device_count) {
-		if (!gather->failed)
-			merge(gather, task);
-		gather->current++;
-		gather->arrived = 0;
-		gather->counted = 0;
-		gather->nonempty = 0;
-		gather->failed = false;
-	}
-	pthread_cond_broadcast(&gather->changed);
-	pthread_mutex_unlock(&gather->lock);
-}
-
-/* Adds this lane's count and answers that of all lanes; -1 when one of them
- * could not count. */
-static int64_t count_together(struct hys_gather *gather, int64_t own)
-{
-	int64_t all;
-
-	pthread_mutex_lock(&gather->lock);
-	gather->nonempty += own;
-	gather->counted++;
-	pthread_cond_broadcast(&gather->changed);
-	while (gather->counted < gather->plan->device_count && gather->arrived == 0)
-		pthread_cond_wait(&gather->changed, &gather->lock);
-	all = gather->counted < gather->plan->device_count ? -1 : gather->nonempty;
-	pthread_mutex_unlock(&gather->lock);
-	return all;
-}
-
-/* A mean over all lanes' rows needs the number of all non-empty groups before
- * any gradient can be written. */
-static hys_status run_loss(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
-			   struct hys_error *error)
-{
-	struct hys_task counted = *task;
-	const int64_t all = count_together(exec->gather, hys_count_nonempty(task));
-
-	if (all < 0)
-		return HYS_CANCELLED;
-	counted.call.args.loss.divisor = (double)all;
-	return hys_stage_run(exec, lane, &counted, error);
-}
-
-hys_status hys_gather_run(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
-			  struct hys_error *error)
-{
-	const struct hys_backend *backend = exec->plan->devices[lane]->backend;
+	bool on_device = false;
 	hys_status status = HYS_OK;
-	bool skipped;
 
-	enter(exec->gather, task->ticket);
-	skipped = hys_exec_failure(exec, NULL) != HYS_OK;
-	if (!skipped)
-		status = (task->counts ? run_loss : hys_stage_run)(exec, lane, task, error);
-	if (!skipped && status == HYS_OK)
-		status = backend->finish(exec->lanes[lane].stream, error);
-	leave(exec->gather, skipped || status != HYS_OK ? NULL : task);
-	/* Another lane's failure is that lane's to report. */
-	return status == HYS_CANCELLED ? HYS_OK : status;
+	for (int32_t i = 0; i < fields->count; i++) {
+		const struct hys_tensor *tensor = hys_field_tensor(&fields->fields[i], &call->args);
+
+		if (task->slot_offset[i] < 0)
+			continue;
+		if (!tensor->buffer) {
+			merge_on_host(exec, lane, task, i);
+			continue;
+		}
+		on_device = true;
+		HYS_TRY(merge_on_device(exec, lane, task, i, error));
+	}
+	if (on_device && !atomic_load(&exec->lanes[lane].dropped))
+		HYS_TRY(exec->plan->devices[lane]->backend->finish(exec->lanes[lane].stream,
+								   error));
+cleanup:
+	return status;
 }

@@ -6,6 +6,7 @@
 
 #include "planner.h"
 #include "text.h"
+#include "partition.h"
 #include "trial.h"
 
 #define CANDIDATES_MAX 64
@@ -92,7 +93,9 @@ static hys_status check_proven(struct attempt *attempt, const struct hys_kernel 
 static hys_status check_memory(struct attempt *attempt, const struct hys_kernel *kernel)
 {
 	struct hys_plan *plan = attempt->picker->plan;
-	const int64_t rows = hys_plan_rows_max(plan, attempt->op);
+	const int64_t most = hys_plan_rows_max(plan, attempt->op);
+	/* Of several devices a small one takes fewer rows. */
+	const int64_t rows = plan->device_count > 1 ? hys_min64(most, HYS_ROW_TILE) : most;
 	const struct hys_size size = hys_plan_size_max(plan, attempt->op, rows);
 	const struct hys_kernel *chosen = attempt->choice->kernel;
 	int64_t bytes;

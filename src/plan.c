@@ -32,7 +32,9 @@ void hys_plan_release(struct hys_plan *plan)
 		destroy_programs(plan);
 	hys_free(allocator, plan->devices);
 	hys_free(allocator, plan->device_numbers);
+	hys_free(allocator, plan->paces);
 	hys_free(allocator, plan->shares);
+	hys_free(allocator, plan->rows_most);
 	hys_free(allocator, plan->choices);
 	hys_free(allocator, plan);
 	hys_context_release(context);
@@ -66,6 +68,19 @@ const struct hys_choice *hys_plan_choice(const struct hys_plan *plan, hys_op op,
 struct hys_context *hys_plan_context(const struct hys_plan *plan)
 {
 	return plan ? plan->context : NULL;
+}
+
+struct hys_pace *hys_plan_pace(const struct hys_plan *plan, hys_op op, int32_t device)
+{
+	return &plan->paces[device * HYS_OP_COUNT + (int32_t)op];
+}
+
+double hys_plan_share(const struct hys_plan *plan, hys_op op, int32_t i)
+{
+	if (!plan || (unsigned)op >= HYS_OP_COUNT || i < 0 || i >= plan->device_count ||
+	    !(plan->operations & HYS_OP_BIT(op)))
+		return 0;
+	return plan->device_count == 1 ? 1 : plan->shares[i * HYS_OP_COUNT + (int32_t)op];
 }
 
 const struct hys_problem *hys_plan_problem(const struct hys_plan *plan)

@@ -8,7 +8,7 @@
 #include "file.h"
 #include "text.h"
 
-#define FIRST_LINE "hyscale-plan-1"
+#define FIRST_LINE "hyscale-plan-2"
 #define FILE_MAX ((int64_t)1 << 20)
 #define WORD_MAX 64
 
@@ -114,6 +114,23 @@ static void add_kernels(struct hys_text *text, const struct hys_plan *plan, int3
 	}
 }
 
+static void add_paces(struct hys_text *text, const struct hys_plan *plan, int32_t i)
+{
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
+		const struct hys_pace *pace = hys_plan_pace(plan, (hys_op)op, i);
+		const double values[] = {pace->call_s, pace->row_s, pace->flop_s, pace->byte_s};
+
+		if (!(plan->operations & HYS_OP_BIT(op)))
+			continue;
+		hys_text_add(text, "pace %d %s ", i, hys_op_name((hys_op)op));
+		for (int32_t v = 0; v < 4; v++) {
+			add_real(text, values[v]);
+			hys_text_add(text, " ");
+		}
+		hys_text_add(text, "%d\n", pace->idle);
+	}
+}
+
 size_t hys_plan_print(const struct hys_plan *plan, char *text, size_t size)
 {
 	struct hys_text out = {text, size, 0};
@@ -134,13 +151,14 @@ size_t hys_plan_print(const struct hys_plan *plan, char *text, size_t size)
 	for (size_t i = 0; i < NUMBER_COUNT; i++)
 		add_number(&out, &wish, &numbers[i]);
 	for (int32_t i = 0; i < plan->device_count; i++) {
-		hys_text_add(&out, "device %d %016llx ", plan->device_numbers[i],
-			     (unsigned long long)hys_device_signature(plan->devices[i]));
-		add_real(&out, plan->shares[i]);
-		hys_text_add(&out, "\n");
+		hys_text_add(&out, "device %d %016llx %lld\n", plan->device_numbers[i],
+			     (unsigned long long)hys_device_signature(plan->devices[i]),
+			     (long long)(plan->rows_most ? plan->rows_most[i] : plan->rows_max));
 	}
 	for (int32_t i = 0; i < plan->device_count; i++)
 		add_kernels(&out, plan, i);
+	for (int32_t i = 0; plan->device_count > 1 && i < plan->device_count; i++)
+		add_paces(&out, plan, i);
 	sum = hys_hash(hys_hash_start, text, out.length < size ? out.length : size);
 	hys_text_add(&out, "checksum %016llx\n", (unsigned long long)sum);
 	return out.length;
@@ -244,11 +262,11 @@ static hys_status read_integer(struct reader *reader, bool last, int64_t least, 
 	return bad(reader, "an integer in range");
 }
 
-static hys_status read_real(struct reader *reader, double *value)
+static hys_status read_real(struct reader *reader, bool last, double *value)
 {
 	const char *at = reader->word;
 	int64_t mantissa, exponent;
-	hys_status status = read_word(reader, true, "a number");
+	hys_status status = read_word(reader, last, "a number");
 
 	if (status != HYS_OK)
 		return status;
@@ -259,7 +277,7 @@ static hys_status read_real(struct reader *reader, double *value)
 		if (isfinite(*value))
 			return HYS_OK;
 	}
-	reader->line--;
+	reader->line -= last;
 	return bad(reader, "a number such as 3p-2");
 }
 
@@ -295,7 +313,7 @@ static hys_status read_number(struct reader *reader, struct hys_wish *wish,
 
 	HYS_TRY(read_exactly(reader, number->name, false));
 	if (number->kind == REAL) {
-		HYS_TRY(read_real(reader, &real));
+		HYS_TRY(read_real(reader, true, &real));
 		memcpy(at, &real, sizeof(real));
 	} else if (number->kind == WIDE) {
 		HYS_TRY(read_integer(reader, true, 0, INT64_MAX, &wide));
@@ -317,11 +335,7 @@ static hys_status read_device(struct reader *reader, struct hys_plan_text *plan,
 	HYS_TRY(read_exactly(reader, "device", false));
 	HYS_TRY(read_integer(reader, false, 0, INT32_MAX, &number));
 	HYS_TRY(read_hash(reader, false, &plan->signatures[i]));
-	HYS_TRY(read_real(reader, &plan->wish.shares[i]));
-	if (!(plan->wish.shares[i] >= 0 && plan->wish.shares[i] <= 1)) {
-		reader->line--;
-		return bad(reader, "a share from 0 to 1");
-	}
+	HYS_TRY(read_integer(reader, true, 0, INT32_MAX, &plan->wish.rows_most[i]));
 	plan->wish.devices[i] = (int32_t)number;
 cleanup:
 	return status;
@@ -341,6 +355,41 @@ static hys_status read_kernels(struct reader *reader, struct hys_plan_text *plan
 		HYS_TRY(read_exactly(reader, hys_op_name((hys_op)op), false));
 		HYS_TRY(read_word(reader, true, "the name of a kernel"));
 		memcpy(plan->names[i][op], reader->word, sizeof(plan->names[i][op]));
+	}
+cleanup:
+	return status;
+}
+
+static hys_status read_pace(struct reader *reader, struct hys_pace *pace)
+{
+	double *const values[] = {&pace->call_s, &pace->row_s, &pace->flop_s, &pace->byte_s};
+	int64_t idle;
+	hys_status status;
+
+	for (int32_t v = 0; v < 4; v++) {
+		HYS_TRY(read_real(reader, false, values[v]));
+		if (*values[v] < 0)
+			return bad(reader, "a time of 0 or more");
+	}
+	HYS_TRY(read_integer(reader, true, 0, 1, &idle));
+	pace->idle = idle;
+cleanup:
+	return status;
+}
+
+static hys_status read_paces(struct reader *reader, struct hys_plan_text *plan, int32_t i)
+{
+	hys_status status = HYS_OK;
+
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
+		int64_t device;
+
+		if (!(plan->wish.operations & HYS_OP_BIT(op)))
+			continue;
+		HYS_TRY(read_exactly(reader, "pace", false));
+		HYS_TRY(read_integer(reader, false, i, i, &device));
+		HYS_TRY(read_exactly(reader, hys_op_name((hys_op)op), false));
+		HYS_TRY(read_pace(reader, &plan->paces[i][op]));
 	}
 cleanup:
 	return status;
@@ -387,6 +436,8 @@ hys_status hys_plan_parse(struct hys_plan_text *plan, const char *text, int64_t 
 		HYS_TRY(read_device(&reader, plan, i));
 	for (int32_t i = 0; i < plan->wish.device_count; i++)
 		HYS_TRY(read_kernels(&reader, plan, i));
+	for (int32_t i = 0; plan->wish.device_count > 1 && i < plan->wish.device_count; i++)
+		HYS_TRY(read_paces(&reader, plan, i));
 	HYS_TRY(read_checksum(&reader, text));
 cleanup:
 	return status;
@@ -444,6 +495,7 @@ static hys_status load(struct hys_context *context, struct hys_plan_text *plan, 
 	memcpy(saved, plan->wish.devices, sizeof(saved));
 	for (int32_t i = 0; i < plan->wish.device_count; i++)
 		HYS_TRY(find_device(context, plan, saved, i, error));
+	plan->wish.paces = (const struct hys_pace(*)[HYS_OP_COUNT])plan->paces;
 	plan->wish.names = (const char(*)[HYS_OP_COUNT][HYS_KERNEL_NAME_MAX])plan->names;
 	HYS_TRY(hys_plan_make(context, &plan->wish, made, error));
 cleanup:

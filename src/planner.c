@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KNOWN_FLAGS (HYS_PLAN_BUFFERS_ONLY | HYS_PLAN_NO_SELF_TEST)
+#define SPLIT_FLAGS (HYS_PLAN_GUIDED | HYS_PLAN_EQUAL)
+#define KNOWN_FLAGS (HYS_PLAN_BUFFERS_ONLY | HYS_PLAN_NO_SELF_TEST | SPLIT_FLAGS)
 #define KNOWN_OPERATIONS (HYS_OP_BIT(HYS_OP_COUNT) - 1)
 
 /* ---- what a problem can do ---- */
@@ -106,11 +107,11 @@ static hys_status check_wish(const struct hys_context *context, const struct hys
 	for (int32_t i = 0; i < wish->device_count; i++)
 		HYS_TRY(hys_check_range(error, "a number in options.devices", wish->devices[i], 0,
 					context->device_count - 1));
-	if (wish->device_count > 1 && (wish->flags & HYS_PLAN_BUFFERS_ONLY))
-		return hys_fail(error, HYS_UNSUPPORTED, 0,
-				"options.flags has HYS_PLAN_BUFFERS_ONLY with %d devices, which "
-				"share host tensors",
-				wish->device_count);
+	if ((wish->flags & SPLIT_FLAGS) == SPLIT_FLAGS)
+		return hys_fail(
+			error, HYS_INVALID_ARGUMENT, 0,
+			"options.flags has HYS_PLAN_GUIDED and HYS_PLAN_EQUAL, expected one "
+			"of them");
 cleanup:
 	return status;
 }
@@ -184,8 +185,6 @@ static hys_status read_devices(struct hys_wish *wish, const struct hys_plan_opti
 					1));
 	}
 	wish->device_count = count > 0 ? count : 1;
-	for (int32_t i = 0; i < wish->device_count; i++)
-		wish->shares[i] = 1.0 / wish->device_count;
 	status = HYS_OK;
 cleanup:
 	return status;
@@ -233,9 +232,12 @@ static hys_status allocate(struct hys_context *context, const struct hys_wish *w
 	atomic_init(&made->references, 1);
 	made->devices = hys_alloc_array(allocator, count, sizeof(*made->devices));
 	made->device_numbers = hys_alloc_array(allocator, count, sizeof(*made->device_numbers));
-	made->shares = hys_alloc_array(allocator, count, sizeof(*made->shares));
+	made->paces = hys_alloc_array(allocator, count * HYS_OP_COUNT, sizeof(*made->paces));
+	made->shares = hys_alloc_array(allocator, count * HYS_OP_COUNT, sizeof(*made->shares));
+	made->rows_most = hys_alloc_array(allocator, count, sizeof(*made->rows_most));
 	made->choices = hys_alloc_array(allocator, count * HYS_OP_COUNT, sizeof(*made->choices));
-	if (!made->devices || !made->device_numbers || !made->shares || !made->choices) {
+	if (!made->devices || !made->device_numbers || !made->paces || !made->shares ||
+	    !made->rows_most || !made->choices) {
 		hys_plan_release(made);
 		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for a plan");
 	}
@@ -253,11 +255,15 @@ static void take_over(struct hys_plan *plan, const struct hys_wish *wish)
 	plan->window_keys_max = wish->window_keys_max;
 	plan->memory_limit_bytes = wish->memory_limit_bytes;
 	plan->effort = wish->effort;
+	plan->split = wish->flags & HYS_PLAN_GUIDED  ? HYS_SPLIT_GUIDED
+		      : wish->flags & HYS_PLAN_EQUAL ? HYS_SPLIT_EQUAL
+						     : HYS_SPLIT_STATIC;
 	plan->device_count = wish->device_count;
+	plan->pace_source = "unknown";
 	for (int32_t i = 0; i < wish->device_count; i++) {
 		plan->device_numbers[i] = wish->devices[i];
 		plan->devices[i] = plan->context->devices[wish->devices[i]];
-		plan->shares[i] = wish->shares[i];
+		plan->rows_most[i] = plan->rows_max;
 	}
 }
 
@@ -314,6 +320,8 @@ hys_status hys_plan_make(struct hys_context *context, const struct hys_wish *wis
 	picker.plan = made;
 	picker.problem_hash = hys_problem_hash(&made->problem);
 	HYS_TRY(pick_all(&picker, error));
+	if (made->device_count > 1)
+		HYS_TRY(hys_plan_pace_devices(&picker, error));
 	*plan = made;
 	made = NULL;
 cleanup:

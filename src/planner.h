@@ -15,12 +15,13 @@ struct hys_wish {
 	int64_t memory_limit_bytes;
 	hys_effort effort;
 	int32_t device_count;
-	int32_t devices[HYS_PLAN_DEVICES_MAX]; /* the context's numbers */
-	double shares[HYS_PLAN_DEVICES_MAX];
+	int32_t devices[HYS_PLAN_DEVICES_MAX];	 /* the context's numbers */
+	int64_t rows_most[HYS_PLAN_DEVICES_MAX]; /* from a file */
 	/* Comma list of kernels to use, or NULL. */
 	const char *kernels;
 	/* From a file: exactly these, [device_count][HYS_OP_COUNT]; or NULL. */
 	const char (*names)[HYS_OP_COUNT][HYS_KERNEL_NAME_MAX];
+	const struct hys_pace (*paces)[HYS_OP_COUNT]; /* [device_count], or NULL */
 	hys_progress *progress;
 	void *progress_user;
 };
@@ -44,6 +45,10 @@ struct hys_picker {
 	struct hys_device *reference;	       /* of the CPU backend; NULL = none */
 	bool reference_sought;
 };
+
+/* pace.c: what each operation takes on each of several devices: from wisdom or
+ * measured, by a few small calls; then everybody's share. */
+hys_status hys_plan_pace_devices(struct hys_picker *picker, struct hys_error *error);
 
 hys_status hys_pick_kernel(struct hys_picker *picker, hys_op op, int32_t device,
 			   struct hys_error *error);

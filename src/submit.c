@@ -3,21 +3,6 @@
 
 #include <string.h>
 
-/* Rows are shared in units of this many, so that kernels' row tiles stay
- * whole. */
-#define ROW_TILE 16
-
-int64_t hys_rows_before(const struct hys_plan *plan, int64_t rows, int32_t i)
-{
-	double share = 0;
-
-	if (i >= plan->device_count)
-		return rows;
-	for (int32_t d = 0; d < i; d++)
-		share += plan->shares[d];
-	return hys_min64((int64_t)(share * (double)rows / ROW_TILE + 0.5) * ROW_TILE, rows);
-}
-
 static bool is_pooling(hys_op op)
 {
 	return op == HYS_OP_POOL || op == HYS_OP_POOL_BACKWARD;
@@ -45,9 +30,8 @@ static void cut_fields(struct hys_task *task, int64_t first, int64_t count)
 	}
 }
 
-static void view_batch(const struct hys_request *request, int32_t lane, struct hys_call *call)
+static void view_batch(const struct hys_batch *batch, int32_t lane, struct hys_call *call)
 {
-	const struct hys_batch *batch = request->batch;
 	const int64_t first = call->row_first, end = first + call->size.rows;
 
 	if (is_pooling(call->op)) {
@@ -64,26 +48,28 @@ static void view_batch(const struct hys_request *request, int32_t lane, struct h
 	call->size.row_window_keys = batch->row_window_keys;
 }
 
-/* The lane's part of the call, laid out in its workspace. */
-static hys_status make_task(const struct hys_request *request, int32_t lane, struct hys_task *task,
+int64_t hys_task_cut(const struct hys_exec *exec, int32_t lane, struct hys_task *task,
+		     int64_t first, int64_t count)
+{
+	task->call.row_first += first;
+	task->call.size.rows = count;
+	cut_fields(task, first, count);
+	view_batch(task->batch, lane, &task->call);
+	return hys_stage_layout(exec->plan, lane, task);
+}
+
+/* The whole call; lanes of several devices cut it themselves. */
+static hys_status make_task(const struct hys_request *request, struct hys_task *task,
 			    struct hys_error *error)
 {
-	const struct hys_plan *plan = request->plan;
-	const struct hys_buffer *workspace = request->exec->lanes[lane].workspace;
-	const int64_t first = hys_rows_before(plan, request->row_count, lane);
-	const int64_t count = hys_rows_before(plan, request->row_count, lane + 1) - first;
-	const int64_t have = workspace ? workspace->bytes : 0;
-	int64_t bytes;
 	hys_status status = HYS_OK;
 
 	memset(task, 0, sizeof(*task));
 	task->run = hys_stage_run;
 	task->call = request->call;
-	task->call.row_first += first;
-	task->call.size.rows = count;
 	task->keeps = request->keeps;
-	cut_fields(task, first, count);
-	view_batch(request, lane, &task->call);
+	task->batch = request->batch;
+	task->spread = request->spread;
 	for (int32_t i = 0; i < HYS_FIELDS_MAX; i++)
 		task->slot_offset[i] = -1;
 	if (request->exec->gather) {
@@ -91,17 +77,29 @@ static hys_status make_task(const struct hys_request *request, int32_t lane, str
 		task->always = true;
 		task->counts = request->counts;
 		task->accumulate = request->accumulate;
-		task->batch = request->batch;
 		HYS_TRY(hys_gather_layout(request->exec->gather, task, request->name, error));
 	}
-	bytes = hys_stage_layout(plan, lane, task);
-	if (bytes > have)
-		status = hys_fail(error, HYS_WORKSPACE_TOO_SMALL, 0,
-				  "%s: needs %lld bytes of workspace on %s, the exec has %lld",
-				  request->name, (long long)bytes, plan->devices[lane]->info.name,
-				  (long long)have);
 cleanup:
 	return status;
+}
+
+/* Whether the lane has room for its largest piece of the call. */
+static hys_status check_room(const struct hys_request *request, int32_t lane,
+			     const struct hys_task *task, struct hys_error *error)
+{
+	const struct hys_plan *plan = request->plan;
+	const struct hys_buffer *workspace = request->exec->lanes[lane].workspace;
+	const int64_t have = workspace ? workspace->bytes : 0;
+	const int64_t most = hys_plan_rows_most(plan, request->op, lane);
+	struct hys_task largest = *task;
+	const int64_t bytes =
+		hys_task_cut(request->exec, lane, &largest, 0, hys_min64(most, request->row_count));
+
+	if (bytes <= have)
+		return HYS_OK;
+	return hys_fail(error, HYS_WORKSPACE_TOO_SMALL, 0,
+			"%s: needs %lld bytes of workspace on %s, the exec has %lld", request->name,
+			(long long)bytes, plan->devices[lane]->info.name, (long long)have);
 }
 
 hys_status hys_request_submit(struct hys_request *request, struct hys_error *error)
@@ -109,20 +107,18 @@ hys_status hys_request_submit(struct hys_request *request, struct hys_error *err
 	const int32_t lanes = request->plan->device_count;
 	struct hys_exec *exec = request->exec;
 	struct hys_task task;
-	int64_t ticket = 0;
 	hys_status status;
 
 	HYS_TRY(hys_exec_failure(exec, error));
+	HYS_TRY(make_task(request, &task, error));
 	for (int32_t i = 0; i < lanes; i++)
-		HYS_TRY(make_task(request, i, &task, error));
+		HYS_TRY(check_room(request, i, &task, error));
 	if (exec->gather)
-		ticket = hys_gather_ticket(exec->gather);
-	for (int32_t i = 0; i < lanes; i++) {
-		if (lanes > 1)
-			HYS_TRY(make_task(request, i, &task, error));
-		task.ticket = ticket;
+		task.ticket = hys_gather_ticket(exec->gather);
+	else
+		hys_task_cut(exec, 0, &task, 0, request->row_count);
+	for (int32_t i = 0; i < lanes; i++)
 		HYS_TRY(hys_exec_submit(exec, i, &task, error));
-	}
 cleanup:
 	return status;
 }

@@ -2,8 +2,8 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "number.h"
 
 #define CHANNELS 21
@@ -395,27 +395,19 @@ static void place(struct run *run)
 	run->call.workspace.offset_bytes = host ? 0 : run->trial->bytes;
 }
 
-static double now_s(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static hys_status repeat(struct run *run, const struct hys_kernel *kernel, int32_t repeats,
 			 double *seconds, struct hys_error *error)
 {
-	const double begin = now_s();
+	const double begin = hys_now_s();
 	double best = (double)INFINITY;
 	hys_status status;
 
-	for (int32_t i = 0; i < repeats && (i == 0 || now_s() - begin < LONG_ENOUGH_S); i++) {
-		const double start = now_s();
+	for (int32_t i = 0; i < repeats && (i == 0 || hys_now_s() - begin < LONG_ENOUGH_S); i++) {
+		const double start = hys_now_s();
 
 		HYS_TRY(kernel->run(kernel, run->stream, run->instance, &run->call, error));
 		HYS_TRY(run->backend->finish(run->stream, error));
-		best = fmin(best, now_s() - start);
+		best = fmin(best, hys_now_s() - start);
 	}
 	*seconds = best;
 	status = HYS_OK;

@@ -12,19 +12,21 @@
 static bool same_fact(const struct hys_fact *a, const struct hys_fact *b)
 {
 	/* An operation has one choice per problem and device; a problem may
-	 * trust many kernels. */
-	return a->trust == b->trust && a->op == b->op && a->problem == b->problem &&
-	       a->device == b->device && (!a->trust || strcmp(a->kernel, b->kernel) == 0);
+	 * trust and time many kernels. */
+	return a->kind == b->kind && a->op == b->op && a->problem == b->problem &&
+	       a->device == b->device &&
+	       (a->kind == HYS_FACT_CHOICE || strcmp(a->kernel, b->kernel) == 0);
 }
 
 static uint64_t hash_fact(const struct hys_fact *fact)
 {
 	uint64_t hash = hys_hash(hys_hash_start, &fact->problem, sizeof(fact->problem));
-	int32_t kind = fact->trust ? -1 : (int32_t)fact->op;
+	const int32_t kind = (int32_t)fact->kind * HYS_OP_COUNT + (int32_t)fact->op;
 
 	hash = hys_hash(hash, &fact->device, sizeof(fact->device));
 	hash = hys_hash(hash, &kind, sizeof(kind));
-	return fact->trust ? hys_hash(hash, fact->kernel, strlen(fact->kernel)) : hash;
+	return fact->kind == HYS_FACT_CHOICE ? hash
+					     : hys_hash(hash, fact->kernel, strlen(fact->kernel));
 }
 
 /* The slot that holds the fact, or the free one where it belongs. */
@@ -190,10 +192,54 @@ hys_status hys_wisdom_learn(struct hys_wisdom *wisdom, hys_op op, uint64_t probl
 	return remember(wisdom, &fact, kernel, error);
 }
 
+/* A rounded multiple of `unit` that fits. */
+static int64_t units_of(double seconds, double unit)
+{
+	const double count = seconds / unit + 0.5;
+
+	return count > 0 ? (int64_t)(count < 9e18 ? count : 9e18) : 0;
+}
+
+hys_status hys_wisdom_learn_pace(struct hys_wisdom *wisdom, hys_op op, uint64_t problem,
+				 uint64_t device, const char *kernel, const struct hys_pace *pace,
+				 struct hys_error *error)
+{
+	struct hys_fact fact = {
+		.kind = HYS_FACT_PACE,
+		.op = op,
+		.problem = problem,
+		.device = device,
+		.pace = {units_of(pace->call_s, 1e-18), units_of(pace->row_s, 1e-18),
+			 units_of(pace->flop_s, 1e-24)},
+	};
+
+	return remember(wisdom, &fact, kernel, error);
+}
+
+bool hys_wisdom_pace(const struct hys_wisdom *wisdom, hys_op op, uint64_t problem, uint64_t device,
+		     const char *kernel, struct hys_pace *pace)
+{
+	struct hys_fact key = {
+		.kind = HYS_FACT_PACE, .op = op, .problem = problem, .device = device};
+	const struct hys_fact *fact;
+
+	if (!hys_kernel_name_copy(key.kernel, kernel, strlen(kernel)))
+		return false;
+	fact = find_fact(wisdom, &key);
+	if (!fact)
+		return false;
+	*pace = (struct hys_pace){
+		.call_s = (double)fact->pace[0] * 1e-18,
+		.row_s = (double)fact->pace[1] * 1e-18,
+		.flop_s = (double)fact->pace[2] * 1e-24,
+	};
+	return true;
+}
+
 bool hys_wisdom_trusts(const struct hys_wisdom *wisdom, uint64_t problem, uint64_t device,
 		       const char *kernel)
 {
-	struct hys_fact key = {.trust = true, .problem = problem, .device = device};
+	struct hys_fact key = {.kind = HYS_FACT_TRUST, .problem = problem, .device = device};
 
 	return hys_kernel_name_copy(key.kernel, kernel, strlen(kernel)) &&
 	       find_fact(wisdom, &key) != NULL;
@@ -202,7 +248,7 @@ bool hys_wisdom_trusts(const struct hys_wisdom *wisdom, uint64_t problem, uint64
 hys_status hys_wisdom_trust(struct hys_wisdom *wisdom, uint64_t problem, uint64_t device,
 			    const char *kernel, struct hys_error *error)
 {
-	struct hys_fact fact = {.trust = true, .problem = problem, .device = device};
+	struct hys_fact fact = {.kind = HYS_FACT_TRUST, .problem = problem, .device = device};
 
 	return remember(wisdom, &fact, kernel, error);
 }

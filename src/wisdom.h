@@ -9,9 +9,11 @@
  *     hyscale-wisdom-1 <library version>
  *     choose <op> <problem> <device> <kernel> <seconds>
  *     trust <problem> <device> <kernel>
+ *     pace <op> <problem> <device> <kernel> <call> <row> <FLOP>
  *     checksum <of all bytes before this line>
  *
- * Hashes are 16 lowercase hexadecimal digits, seconds have nine decimals; one
+ * Hashes are 16 lowercase hexadecimal digits, seconds have nine decimals; paces
+ * are integers, 1e-18 s of a call and a row, 1e-24 s of a FLOP; one
  * blank between words, one newline behind every line. HYS_FORMAT names the
  * line; HYS_VERSION_MISMATCH, HYS_OUT_OF_MEMORY. */
 hys_status hys_wisdom_parse(struct hys_wisdom *wisdom, const char *text, int64_t bytes,

@@ -6,11 +6,14 @@
 
 #define HYS_KERNEL_NAME_SIZE 64
 
+enum hys_fact_kind { HYS_FACT_CHOICE, HYS_FACT_TRUST, HYS_FACT_PACE };
+
 struct hys_fact {
-	bool trust; /* op and nanoseconds are 0 then */
-	hys_op op;
+	enum hys_fact_kind kind;
+	hys_op op; /* 0 of trust */
 	uint64_t problem, device;
-	int64_t nanoseconds;
+	int64_t nanoseconds; /* of a choice */
+	int64_t pace[3];     /* of a pace: 1e-18 s a call and a row, 1e-24 s a FLOP */
 	char kernel[HYS_KERNEL_NAME_SIZE];
 };
 

@@ -7,14 +7,20 @@
 
 #define MAGIC "hyscale-wisdom-"
 #define FORMAT MAGIC "1"
-#define LINE_MAX_BYTES 192
+#define LINE_MAX_BYTES 256
 #define NANO INT64_C(1000000000)
 
 /* ---- writing ---- */
 
 static int print_fact(const struct hys_fact *fact, char *line, size_t size)
 {
-	if (fact->trust)
+	if (fact->kind == HYS_FACT_PACE)
+		return snprintf(line, size,
+				"pace %s %016" PRIx64 " %016" PRIx64 " %s %" PRId64 " %" PRId64
+				" %" PRId64 "\n",
+				hys_op_name(fact->op), fact->problem, fact->device, fact->kernel,
+				fact->pace[0], fact->pace[1], fact->pace[2]);
+	if (fact->kind == HYS_FACT_TRUST)
 		return snprintf(line, size, "trust %016" PRIx64 " %016" PRIx64 " %s\n",
 				fact->problem, fact->device, fact->kernel);
 	return snprintf(line, size,
@@ -146,20 +152,44 @@ static bool parse_kernel(struct line *line, char *kernel)
 	return next_word(line, &word) && hys_kernel_name_copy(kernel, word.text, word.length);
 }
 
-static bool parse_fact(struct line line, struct hys_fact *fact)
+static bool parse_pace(struct line *line, struct hys_fact *fact)
 {
 	struct word word;
 
+	for (int i = 0; i < 3; i++)
+		if (!next_word(line, &word) || word.length > 19 ||
+		    (word.length == 19 && word.text[0] == '9' && word.text[1] > '0') ||
+		    !parse_digits(word.text, word.length, &fact->pace[i]))
+			return false;
+	return true;
+}
+
+static bool parse_kind(struct line *line, enum hys_fact_kind *kind)
+{
+	static const char *const names[] = {"choose", "trust", "pace"};
+	struct word word;
+
+	if (!next_word(line, &word))
+		return false;
+	for (int i = 0; i < 3; i++)
+		if (is(&word, names[i])) {
+			*kind = (enum hys_fact_kind)i;
+			return true;
+		}
+	return false;
+}
+
+static bool parse_fact(struct line line, struct hys_fact *fact)
+{
 	memset(fact, 0, sizeof(*fact));
-	if (!next_word(&line, &word))
-		return false;
-	fact->trust = is(&word, "trust");
-	if (!fact->trust && (!is(&word, "choose") || !parse_op(&line, &fact->op)))
-		return false;
-	if (!parse_hex(&line, &fact->problem) || !parse_hex(&line, &fact->device) ||
+	if (!parse_kind(&line, &fact->kind) ||
+	    (fact->kind != HYS_FACT_TRUST && !parse_op(&line, &fact->op)) ||
+	    !parse_hex(&line, &fact->problem) || !parse_hex(&line, &fact->device) ||
 	    !parse_kernel(&line, fact->kernel))
 		return false;
-	if (!fact->trust && !parse_seconds(&line, &fact->nanoseconds))
+	if (fact->kind == HYS_FACT_CHOICE && !parse_seconds(&line, &fact->nanoseconds))
+		return false;
+	if (fact->kind == HYS_FACT_PACE && !parse_pace(&line, fact))
 		return false;
 	return at_end(&line);
 }
@@ -235,8 +265,9 @@ static hys_status parse_lines(struct hys_wisdom *wisdom, const char *text, int64
 			status = parse_first(line, error);
 		else if (!parse_fact(line, &fact))
 			status = damaged(&line,
-					 "\"choose OP PROBLEM DEVICE KERNEL SECONDS\" or "
-					 "\"trust PROBLEM DEVICE KERNEL\"",
+					 "\"choose OP PROBLEM DEVICE KERNEL SECONDS\", "
+					 "\"trust PROBLEM DEVICE KERNEL\" or \"pace OP PROBLEM "
+					 "DEVICE KERNEL CALL ROW FLOP\"",
 					 error);
 		else if (!hys_wisdom_add(wisdom, &fact))
 			status = hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for wisdom");

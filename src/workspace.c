@@ -29,10 +29,18 @@ int64_t hys_workspace_bytes(const struct hys_plan *plan, hys_op op, int32_t devi
 	const struct hys_dims dims = hys_dims_max(plan, size);
 	int64_t bytes = kernel_bytes(plan, op, device, size);
 
-	if (plan->devices[device]->host_memory || (plan->flags & HYS_PLAN_BUFFERS_ONLY))
+	if (plan->devices[device]->host_memory)
 		return bytes;
-	for (int32_t i = 0; i < fields->count; i++)
-		bytes = hys_add64(bytes, stage_bytes(&fields->fields[i], &dims, &plan->problem));
+	for (int32_t i = 0; i < fields->count; i++) {
+		const struct hys_field *field = &fields->fields[i];
+		const int64_t one = stage_bytes(field, &dims, &plan->problem);
+
+		/* What a lane has summed so far, and what it adds next. */
+		if (plan->device_count > 1 && (field->flags & HYS_FIELD_PARTIAL))
+			bytes = hys_add64(bytes, hys_mul64(2, one));
+		else if (!(plan->flags & HYS_PLAN_BUFFERS_ONLY))
+			bytes = hys_add64(bytes, one);
+	}
 	return bytes;
 }
 
@@ -45,7 +53,8 @@ int64_t hys_workspace_max(const struct hys_plan *plan, int32_t device)
 
 		if (!(plan->operations & HYS_OP_BIT(op)))
 			continue;
-		size = hys_plan_size_max(plan, (hys_op)op, hys_plan_rows_max(plan, (hys_op)op));
+		size = hys_plan_size_max(plan, (hys_op)op,
+					 hys_plan_rows_most(plan, (hys_op)op, device));
 		most = hys_max64(most, hys_workspace_bytes(plan, (hys_op)op, device, &size));
 	}
 	return most;
@@ -70,6 +79,15 @@ int64_t hys_plan_rows_max(const struct hys_plan *plan, hys_op op)
 	if (op != HYS_OP_POOL)
 		return plan->rows_max;
 	return plan->problem.scoring.pool > 1 ? entries_max(plan) : coarse_blocks_max(plan);
+}
+
+int64_t hys_plan_rows_most(const struct hys_plan *plan, hys_op op, int32_t device)
+{
+	const int64_t rows = hys_plan_rows_max(plan, op);
+
+	if (!plan->rows_most || plan->rows_most[device] >= plan->rows_max)
+		return rows;
+	return (int64_t)((double)rows * (double)plan->rows_most[device] / (double)plan->rows_max);
 }
 
 struct hys_size hys_plan_size_max(const struct hys_plan *plan, hys_op op, int64_t rows)

@@ -125,6 +125,7 @@ static void stream_destroy(struct hys_stream *stream)
 	/* After a failure work may still be under way on memory that is freed next. */
 	if (stream->queue)
 		(void)finish(stream, NULL);
+	hys_ocl_add_clear(stream);
 	if (stream->queue)
 		clReleaseCommandQueue(stream->queue);
 	hys_free(&stream->device->base.host->allocator, stream);
@@ -329,6 +330,8 @@ const struct hys_backend hys_backend_opencl = {
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.fill = fill,
+	.add_prepare = hys_ocl_add_prepare,
+	.add = hys_ocl_add,
 	.record = record,
 	.wait = stream_wait,
 	.event_wait = event_wait,

@@ -58,11 +58,7 @@ static inline struct hys_ocl_device *hys_ocl_device(const struct hys_device *dev
 	return (struct hys_ocl_device *)(uintptr_t)device;
 }
 
-struct hys_stream {
-	struct hys_ocl_device *device;
-	cl_command_queue queue; /* retained, in order */
-	bool native;		/* the caller's: never flushed or finished */
-};
+struct hys_stream;
 
 /* ---- ocl_error.c ---- */
 
@@ -117,6 +113,14 @@ struct hys_ocl_instance {
 	cl_kernel kernels[HYS_OCL_ENTRIES_MAX];
 	const char *const *entries;
 	int32_t count;
+};
+
+struct hys_stream {
+	struct hys_ocl_device *device;
+	cl_command_queue queue; /* retained, in order */
+	bool native;		/* the caller's: never flushed or finished */
+	cl_program add_program; /* ocl_add.c */
+	struct hys_ocl_instance add;
 };
 
 /* The text of a program as OpenCL takes it: pieces of the embedded files. */
@@ -210,6 +214,14 @@ void hys_ocl_cache_store(const struct hys_host *host, const struct hys_ocl_key *
 /* Rows per op, preferred first. Count them here when adding one. */
 #define HYS_OCL_KERNEL_COUNT 47
 extern const struct hys_kernel hys_ocl_kernels[];
+
+/* ---- ocl_add.c ---- */
+
+hys_status hys_ocl_add_prepare(struct hys_stream *stream, struct hys_error *error);
+void hys_ocl_add_clear(struct hys_stream *stream);
+hys_status hys_ocl_add(struct hys_stream *stream, const struct hys_region *target,
+		       const struct hys_region *part, hys_dtype dtype, struct hys_error *error);
+extern const struct hys_ocl_source hys_ocl_add_source;
 
 /* ---- ocl_measure.c ---- */
 

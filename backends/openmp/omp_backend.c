@@ -260,6 +260,45 @@ static hys_status fill(struct hys_stream *stream, const struct hys_region *regio
 	return HYS_OK;
 }
 
+#define ADD_BLOCK ((int64_t)1 << 16)
+
+struct addition {
+	char *target;
+	const char *part;
+	int64_t count;
+	hys_dtype dtype;
+};
+
+static void add_block(void *context, int64_t block, int32_t thread)
+{
+	const struct addition *addition = context;
+	const int64_t first = block * ADD_BLOCK;
+	const int64_t end = hys_min64(first + ADD_BLOCK, addition->count);
+	(void)thread;
+	if (addition->dtype == HYS_I32) {
+		int32_t *target = (int32_t *)(void *)addition->target;
+		const int32_t *part = (const int32_t *)(const void *)addition->part;
+		for (int64_t i = first; i < end; i++)
+			target[i] += part[i];
+	} else {
+		float *target = (float *)(void *)addition->target;
+		const float *part = (const float *)(const void *)addition->part;
+		for (int64_t i = first; i < end; i++)
+			target[i] += part[i];
+	}
+}
+
+static hys_status add(struct hys_stream *stream, const struct hys_region *target,
+		      const struct hys_region *part, hys_dtype dtype, struct hys_error *error)
+{
+	struct addition addition = {region_pointer(target), region_pointer(part), target->bytes / 4,
+				    dtype};
+	(void)error;
+	omp_for(omp_threads(stream), (addition.count + ADD_BLOCK - 1) / ADD_BLOCK, add_block,
+		&addition);
+	return HYS_OK;
+}
+
 static hys_status record(struct hys_stream *stream, void **event, struct hys_error *error)
 {
 	(void)stream, (void)error;
@@ -309,6 +348,7 @@ const struct hys_backend hys_backend_openmp = {
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.fill = fill,
+	.add = add,
 	.record = record,
 	.wait = wait_for,
 	.event_wait = event_wait,

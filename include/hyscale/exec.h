@@ -41,7 +41,14 @@ HYS_API hys_status hys_exec_create(struct hys_plan *plan, const struct hys_exec_
 HYS_API void hys_exec_destroy(struct hys_exec *exec);
 
 /* Waits for all work and answers the first failure since the last finish;
- * after a failure operations do nothing and answer it, until finish. */
+ * after a failure operations do nothing and answer it, until finish.
+ *
+ * With several devices, one that fails in the middle of a call is dropped for
+ * the exec's life, and the others redo its rows: the call succeeds, and the
+ * next finish, HYS_OK, says in error->message which device was dropped, why,
+ * and that bits may differ from other runs. The call fails when nobody is
+ * left, when rows may have been added to twice (accumulating into outputs of
+ * rows), and with replicated buffers. */
 HYS_API hys_status hys_exec_finish(struct hys_exec *exec, struct hys_error *error);
 
 /* An event that is reached when everything given to `exec` so far is done.
@@ -70,6 +77,48 @@ HYS_API hys_status hys_buffer_read(struct hys_exec *exec, struct hys_buffer *buf
 HYS_API hys_status hys_buffer_fill(struct hys_exec *exec, struct hys_buffer *buffer,
 				   int64_t offset_bytes, int64_t bytes, uint8_t value,
 				   struct hys_error *error);
+
+/* A buffer for plans of several devices: as many bytes on each of them.
+ *
+ * hys_buffer_write and _fill reach all copies. Operations whose tensors lie in
+ * such buffers read and write the copies of the device that computes: each
+ * always computes the same rows of a batch, so that what one operation has
+ * written the next finds in place, and nothing is copied. Sums over rows (dk,
+ * dv, d_index_k, loss, ...) are added up in the plan's order and lie in every
+ * copy; they must be f32 (or i32) and contiguous. hys_buffer_read reads the
+ * first device's copy, hys_rows_read rows from where they were computed.
+ * Pooling does not take them. When a device fails its rows are lost, and calls
+ * fail until the exec and its data are made anew.
+ *
+ * HYS_OK, HYS_INVALID_ARGUMENT, HYS_OUT_OF_MEMORY, HYS_DEVICE_FAILED. */
+HYS_API hys_status hys_buffer_replicate(struct hys_plan *plan, int64_t bytes,
+					struct hys_buffer **buffer, struct hys_error *error);
+/* Rows of a contiguous tensor in a replicated buffer (dimension 0: all rows of
+ * the batch), each from the device that computes it, to `target`, contiguous.
+ * In the exec's order, as hys_buffer_read. */
+HYS_API hys_status hys_rows_read(struct hys_exec *exec, struct hys_batch *batch,
+				 const struct hys_tensor *tensor, void *target,
+				 struct hys_error *error);
+
+/* What the calls of one operation took on the plan's device i since the exec
+ * was made; to be asked when no work is under way. */
+struct hys_exec_report {
+	size_t struct_size; /* set by the caller */
+	int64_t calls, rows;
+	double busy_s;	   /* computing, copies included, waiting for others not */
+	double foretold_s; /* by the plan */
+	int32_t dropped;   /* 1 = failed in the middle of a call; bits may differ */
+	char reason[256];  /* why */
+};
+
+HYS_API hys_status hys_exec_report(const struct hys_exec *exec, hys_op op, int32_t i,
+				   struct hys_exec_report *report, struct hys_error *error);
+
+/* A plan like the exec's, the speeds of its devices corrected by what the
+ * exec's calls took. Nothing is measured or tested again. HYS_UNSUPPORTED with
+ * one device, or HYS_PLAN_EQUAL; hys_plan_create's statuses. */
+HYS_API hys_status hys_plan_rebalance(const struct hys_exec *exec, struct hys_plan **plan,
+				      struct hys_error *error);
 
 #ifdef __cplusplus
 }

@@ -10,8 +10,9 @@
  * "rows" has either one entry per row of the batch, of which the range is
  * used, or exactly row_count entries, which are the range.
  *
- * With a plan of several devices all tensors are host memory (else
- * HYS_UNSUPPORTED); every device computes a share of the rows.
+ * With a plan of several devices tensors are host memory or replicated buffers
+ * (hys_buffer_replicate; else HYS_UNSUPPORTED); every device computes a share
+ * of the rows.
  *
  * Statuses of all: HYS_OK, HYS_INVALID_ARGUMENT, HYS_UNSUPPORTED,
  * HYS_WORKSPACE_TOO_SMALL, HYS_FORKED, or the exec's earlier failure. */

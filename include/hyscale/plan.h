@@ -53,6 +53,16 @@ typedef enum hys_effort {
 #define HYS_PLAN_BUFFERS_ONLY 1u
 /* Trust kernels without trying them on this device and driver first. */
 #define HYS_PLAN_NO_SELF_TEST 2u
+/* How several devices share the rows of a call, tile by tile, by what tiles
+ * cost: what their rows see, and how many of their indices are used. By
+ * default shares go by speeds that are frozen in the plan and saved with it,
+ * measured on one or two percent of the work when the plan is made, or known
+ * from wisdom: the same bits every run. */
+/* Devices take shrinking pieces when they are free, corrected as it runs: sums
+ * over rows (dk, dv, d_index_k, ...) are rounded in another order every run. */
+#define HYS_PLAN_GUIDED 4u
+/* As many rows for each device, and nothing is measured: for comparison. */
+#define HYS_PLAN_EQUAL 8u
 
 /* step of steps, and what it does now; non-zero stops with HYS_CANCELLED. */
 typedef int hys_progress(void *user, int32_t step, int32_t steps, const char *what);
@@ -63,8 +73,7 @@ struct hys_plan_options {
 				the parts for */
 	uint32_t flags;		/* HYS_PLAN_* */
 	const int32_t *devices; /* device numbers of the context; NULL = its
-				   first. More than one: rows are shared,
-				   and not BUFFERS_ONLY */
+				   first. More than one: rows are shared */
 	int32_t device_count;
 	int64_t rows_max;	 /* most rows of one call; sizes workspaces */
 	int64_t keys_max;	 /* most key rows (S) of one batch */
@@ -98,7 +107,13 @@ HYS_API int32_t hys_plan_device(const struct hys_plan *plan, int32_t i);
  * not planned. Static storage. */
 HYS_API const char *hys_plan_kernel(const struct hys_plan *plan, hys_op op, int32_t i);
 
-/* A text file: version, problem, devices, shares, kernels. Loading needs the
+/* The part of the rows of the plan's largest causal call that its device i
+ * computes, 0 to 1; calls are cut by what they really see and read. 0 when the
+ * op is not planned or the plan does better without the device, which
+ * hys_plan_describe explains. */
+HYS_API double hys_plan_share(const struct hys_plan *plan, hys_op op, int32_t i);
+
+/* A text file: version, problem, devices, speeds, kernels. Loading needs the
  * same devices and drivers (HYS_VERSION_MISMATCH otherwise) and answers the
  * same bits. HYS_IO, HYS_FORMAT, and hys_plan_create's statuses. */
 HYS_API hys_status hys_plan_save(const struct hys_plan *plan, const char *path,

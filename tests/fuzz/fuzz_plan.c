@@ -17,9 +17,13 @@ static void parse(const char *text, int64_t bytes)
 		return;
 	if (plan.wish.device_count < 1 || plan.wish.device_count > HYS_PLAN_DEVICES_MAX)
 		abort();
-	for (int32_t i = 0; i < plan.wish.device_count; i++)
-		if (plan.wish.devices[i] < 0 || !isfinite(plan.wish.shares[i]))
+	for (int32_t i = 0; i < plan.wish.device_count; i++) {
+		if (plan.wish.devices[i] < 0 || plan.wish.rows_most[i] < 0)
 			abort();
+		for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+			if (!isfinite(plan.paces[i][op].flop_s) || plan.paces[i][op].row_s < 0)
+				abort();
+	}
 }
 
 /* With the right checksum behind it, so that what is said is judged. */

@@ -192,6 +192,20 @@ static hys_status fill(struct hys_stream *stream, const struct hys_region *regio
 	return note(stream->device, 'f', error);
 }
 
+static hys_status add(struct hys_stream *stream, const struct hys_region *target,
+		      const struct hys_region *part, hys_dtype dtype, struct hys_error *error)
+{
+	pass_gate(stream->device);
+	for (int64_t i = 0; i < target->bytes / 4; i++)
+		if (dtype == HYS_I32)
+			((int32_t *)(void *)address(target))[i] +=
+				((int32_t *)(void *)address(part))[i];
+		else
+			((float *)(void *)address(target))[i] +=
+				((float *)(void *)address(part))[i];
+	return note(stream->device, 'a', error);
+}
+
 static hys_status record(struct hys_stream *stream, void **event, struct hys_error *error)
 {
 	hys_status status = note(stream->device, 'r', error);
@@ -247,6 +261,7 @@ const struct hys_backend fake_backend = {
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.fill = fill,
+	.add = add,
 	.record = record,
 	.wait = wait,
 	.event_wait = event_wait,
@@ -291,13 +306,19 @@ void fake_plan_init(struct fake_plan *plan, struct hys_context *context,
 	plan->plan.rows_max = plan->plan.keys_max = plan->plan.window_keys_max = 1024;
 	plan->plan.devices = plan->devices;
 	plan->plan.device_numbers = plan->numbers;
+	plan->plan.paces = plan->paces;
 	plan->plan.shares = plan->shares;
+	plan->plan.rows_most = plan->rows_most;
 	plan->plan.device_count = device_count;
 	plan->plan.choices = plan->choices;
 	for (int32_t i = 0; i < device_count; i++) {
 		plan->devices[i] = &devices[i].base;
 		plan->numbers[i] = i;
-		plan->shares[i] = 1.0 / device_count;
+		plan->rows_most[i] = plan->plan.rows_max;
+		for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
+			plan->paces[i * HYS_OP_COUNT + op].row_s = 1;
+			plan->shares[i * HYS_OP_COUNT + op] = 1.0 / device_count;
+		}
 	}
 }
 

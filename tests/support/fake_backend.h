@@ -14,7 +14,7 @@
 struct fake_device {
 	struct hys_device base;
 	pthread_mutex_t lock;
-	/* i = copy_in, o = copy_out, f = fill, r = record, w = wait, e = event_wait,
+	/* i = copy_in, o = copy_out, f = fill, a = add, r = record, w = wait, e = event_wait,
 	 * F = finish */
 	char log[FAKE_LOG_SIZE];
 	int32_t length;
@@ -39,7 +39,9 @@ struct fake_plan {
 	struct hys_plan plan;
 	struct hys_device *devices[8];
 	int32_t numbers[8];
-	double shares[8];
+	struct hys_pace paces[8 * HYS_OP_COUNT]; /* 1 s a row */
+	double shares[8 * HYS_OP_COUNT];
+	int64_t rows_most[8];
 	struct hys_choice choices[8 * HYS_OP_COUNT];
 };
 

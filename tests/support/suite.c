@@ -231,6 +231,8 @@ static hys_status make_plan(struct suite_run *run, const struct suite_want *want
 	const struct hys_plan_options options = {
 		.struct_size = sizeof(options),
 		.operations = HYS_OP_BIT(want->op) | (run->row->kernel ? 0 : want->more_ops),
+		/* Of so few rows a device may be left out otherwise. */
+		.flags = run->row->device_count > 1 ? HYS_PLAN_EQUAL : 0,
 		.devices = run->row->devices,
 		.device_count = run->row->device_count,
 		.rows_max = ora_max(want->rows, 1),

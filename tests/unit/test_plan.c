@@ -128,7 +128,8 @@ static void test_wrong_options(void **state)
 	WRONG(operations, 1u << HYS_OP_COUNT, HYS_INVALID_ARGUMENT, "operations");
 	WRONG(operations, HYS_OP_BIT(HYS_OP_POOL), HYS_INVALID_ARGUMENT, "pool");
 	WRONG(operations, HYS_OP_BIT(HYS_OP_SELECT_COARSE), HYS_INVALID_ARGUMENT, "coarse_block");
-	WRONG(flags, 4, HYS_INVALID_ARGUMENT, "flags");
+	WRONG(flags, 16, HYS_INVALID_ARGUMENT, "flags");
+	WRONG(flags, HYS_PLAN_GUIDED | HYS_PLAN_EQUAL, HYS_INVALID_ARGUMENT, "one of them");
 	WRONG(rows_max, 0, HYS_INVALID_ARGUMENT, "rows_max");
 	WRONG(rows_max, -1, HYS_INVALID_ARGUMENT, "rows_max");
 	WRONG(rows_max, (int64_t)1 << 40, HYS_INVALID_ARGUMENT, "rows_max");
@@ -570,7 +571,9 @@ static void test_round_trip(void **state)
 	options.window_keys_max = 99;
 	options.memory_limit_bytes = (int64_t)1 << 50;
 	plan = make(&problem, &options);
-	plan->shares[0] = 0.1;
+	hys_plan_pace(plan, HYS_OP_SELECT, 0)->row_s = 0.1;
+	hys_plan_pace(plan, HYS_OP_SELECT, 1)->idle = true;
+	plan->rows_most[2] = 48;
 	print(plan, text);
 	assert_int_equal(hys_plan_save(plan, path, NULL), HYS_OK);
 	if (hys_plan_load(context, path, &loaded, &error) != HYS_OK)
@@ -578,7 +581,8 @@ static void test_round_trip(void **state)
 	print(loaded, again);
 	assert_string_equal(text, again);
 	assert_true(hys_problem_hash(&plan->problem) == hys_problem_hash(&loaded->problem));
-	assert_true(loaded->shares[0] == 0.1 && loaded->shares[1] == 1.0 / 3);
+	assert_true(hys_plan_pace(loaded, HYS_OP_SELECT, 0)->row_s == 0.1);
+	assert_true(hys_plan_pace(loaded, HYS_OP_SELECT, 1)->idle && loaded->rows_most[2] == 48);
 	assert_string_equal(hys_plan_kernel(loaded, HYS_OP_SELECT, 2), "select.portable");
 	hys_plan_describe(loaded, text, sizeof(text));
 	assert_non_null(strstr(text, "from the plan's file"));
@@ -681,8 +685,8 @@ static void test_changed_files(void **state)
 		hys_status status;
 		const char *word;
 	} cases[] = {
-		{"hyscale-plan-1", "hyscale-plan-1", HYS_OK, ""},
-		{"hyscale-plan-1", "hyscale-plan-2", HYS_FORMAT, "line 1"},
+		{"hyscale-plan-2", "hyscale-plan-2", HYS_OK, ""},
+		{"hyscale-plan-2", "hyscale-plan-1", HYS_FORMAT, "line 1"},
 		{HYS_VERSION_STRING, "9.9.9", HYS_VERSION_MISMATCH, "9.9.9"},
 		{"scoring.heads 4", "scoring.heads -4", HYS_FORMAT, "line 2"},
 		{"scoring.heads 4", "scoring.heads 4294967300", HYS_FORMAT, "line 2"},

@@ -305,7 +305,7 @@ static void test_versions(void **state)
 		{"hyscale-wisdom-1 " HYS_VERSION_STRING "\n", HYS_OK},
 		{"hyscale-wisdom-1 99.0.0\n", HYS_VERSION_MISMATCH},
 		{"hyscale-wisdom-2 " HYS_VERSION_STRING "\n", HYS_VERSION_MISMATCH},
-		{"hyscale-plan-1 " HYS_VERSION_STRING "\n", HYS_FORMAT},
+		{"hyscale-plan-2 " HYS_VERSION_STRING "\n", HYS_FORMAT},
 		{"hyscale-wisdom-1\n", HYS_FORMAT},
 		{"hyscale-wisdom-1 1 2\n", HYS_FORMAT},
 		{"\n", HYS_FORMAT},

@@ -1,0 +1,324 @@
+/* What operations take on devices that share rows: three small calls each, or
+ * what wisdom knows of them. */
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "partition.h"
+#include "trial.h"
+
+/* The largest call is of this part of the plan's rows, and takes about so long
+ * at most, by the device's nominal speed. */
+#define PART_OF_ROWS 64
+#define ROWS_LEAST 16
+#define ROWS_MOST 2048
+#define KEYS_MOST 8192
+#define TIME_MOST_S 0.15
+#define REPEATS 3
+#define COPY_BYTES ((int64_t)32 << 20)
+/* Memory of a device that an exec's workspace may take. */
+#define MEMORY_PART 0.8
+
+struct probe {
+	struct hys_picker *picker;
+	hys_op op;
+	int32_t index;
+	struct hys_device *device;
+	const struct hys_choice *choice;
+};
+
+static double nominal_flop_s(const struct probe *probe)
+{
+	const double rate =
+		probe->choice->kernel->efficiency * probe->device->info.nominal_flops_per_s;
+
+	return 1 / fmax(rate, 1e9);
+}
+
+static double trial_flops(const struct probe *probe, const struct hys_trial_size *size)
+{
+	const struct hys_problem *problem = &probe->picker->plan->problem;
+	const struct hys_work work = hys_work_of(problem, NULL, size->rows, size->keys);
+
+	return hys_cost_flops(probe->op, problem, &work);
+}
+
+static hys_status time_call(const struct probe *probe, int64_t rows, int64_t keys, double *seconds,
+			    double *flops)
+{
+	const struct hys_plan *plan = probe->picker->plan;
+	const struct hys_site site = {probe->picker->context, probe->device};
+	const int64_t entries = hys_max64(1, keys / plan->problem.scoring.pool);
+	const struct hys_trial_size size = {
+		.rows = rows,
+		.keys = keys,
+		.topk = hys_min64(plan->problem.choosing.topk_max, entries),
+	};
+	struct hys_trial trial;
+	hys_status status;
+
+	*flops = trial_flops(probe, &size);
+	HYS_TRY(hys_trial_make(&trial, site.context, &plan->problem, probe->op, &size, NULL));
+	HYS_TRY(hys_trial_run(&trial, &site, probe->choice->kernel, probe->choice->program, REPEATS,
+			      NULL, seconds, NULL));
+cleanup:
+	hys_trial_clear(&trial);
+	return status;
+}
+
+/* A tiny call, rows that see little, rows that see much: what is left when the
+ * tiny one is taken off belongs to the rows and to their work. */
+static hys_status measure_calls(const struct probe *probe, struct hys_pace *pace)
+{
+	const struct hys_plan *plan = probe->picker->plan;
+	const int64_t pool = plan->problem.scoring.pool;
+	const int64_t keys = hys_min64(plan->keys_max, KEYS_MOST * pool);
+	const int64_t few = hys_min64(keys, 64 * pool);
+	int64_t rows = hys_max64(ROWS_LEAST, hys_min64(plan->rows_max / PART_OF_ROWS, ROWS_MOST));
+	struct hys_trial_size size = {.keys = keys};
+	double tiny_s, rows_s, all_s, flops[3], tiny_rows;
+	hys_status status;
+
+	rows = hys_min64(rows, plan->rows_max);
+	for (; rows >= 2 * ROWS_LEAST; rows /= 2) {
+		size.rows = rows;
+		if (trial_flops(probe, &size) * nominal_flop_s(probe) < TIME_MOST_S)
+			break;
+	}
+	tiny_rows = (double)hys_min64(rows, 1);
+	HYS_TRY(time_call(probe, (int64_t)tiny_rows, few, &tiny_s, &flops[0]));
+	HYS_TRY(time_call(probe, rows, few, &rows_s, &flops[1]));
+	HYS_TRY(time_call(probe, rows, keys, &all_s, &flops[2]));
+	pace->call_s = tiny_s;
+	all_s = fmax(all_s - tiny_s, 1e-9);
+	rows_s = fmax(rows_s - tiny_s, 0);
+	if (flops[2] > flops[1])
+		pace->flop_s = fmax(all_s - rows_s, 0) / (flops[2] - flops[1]);
+	pace->row_s = fmax(rows_s - flops[1] * pace->flop_s, 0) / (double)rows;
+	if (!(pace->flop_s > 0) && flops[2] > 0) {
+		pace->flop_s = all_s / flops[2];
+		pace->row_s = 0;
+	} else if (!(pace->flop_s > 0) && !(pace->row_s > 0)) {
+		pace->row_s = all_s / (double)rows;
+	}
+cleanup:
+	return status;
+}
+
+static hys_status time_copies(struct hys_buffer *buffer, void *host, double *seconds)
+{
+	struct hys_device *device = buffer->device;
+	const struct hys_backend *backend = device->backend;
+	const struct hys_copy copy = {.host = host,
+				      .device = {NULL, buffer, 0, COPY_BYTES},
+				      .bytes = COPY_BYTES,
+				      .count = {1, 1}};
+	struct hys_stream *stream = NULL;
+	hys_status status;
+
+	*seconds = (double)INFINITY;
+	HYS_TRY(backend->stream_create(device, NULL, &stream, NULL));
+	for (int32_t i = 0; i < REPEATS; i++) {
+		const double start = hys_now_s();
+
+		HYS_TRY(backend->copy_in(stream, &copy, NULL));
+		HYS_TRY(backend->finish(stream, NULL));
+		*seconds = fmin(*seconds, hys_now_s() - start);
+	}
+cleanup:
+	if (stream)
+		backend->stream_destroy(stream);
+	return status;
+}
+
+/* A device without a place for the copy gets none of the rows anyway. */
+static double measure_copies(struct hys_picker *picker, struct hys_device *device)
+{
+	const struct hys_allocator *allocator = &picker->context->host.allocator;
+	struct hys_buffer *buffer = NULL;
+	double seconds = 0;
+	void *host;
+
+	if (device->host_memory || (picker->plan->flags & HYS_PLAN_BUFFERS_ONLY))
+		return 0;
+	host = hys_alloc(allocator, COPY_BYTES);
+	if (host && hys_buffer_make(picker->context, device, COPY_BYTES, &buffer, NULL) == HYS_OK &&
+	    time_copies(buffer, host, &seconds) != HYS_OK)
+		seconds = 0;
+	hys_buffer_destroy(buffer);
+	hys_free(allocator, host);
+	return seconds / (double)COPY_BYTES;
+}
+
+/* ---- wisdom ---- */
+
+static bool recall(const struct probe *probe, struct hys_pace *pace)
+{
+	struct hys_context *context = probe->picker->context;
+	bool known;
+
+	if (probe->picker->wish->effort == HYS_EFFORT_MEASURE)
+		return false;
+	pthread_mutex_lock(&context->lock);
+	known = hys_wisdom_pace(context->wisdom, probe->op, probe->picker->problem_hash,
+				hys_device_signature(probe->device), probe->choice->kernel->name,
+				pace);
+	pthread_mutex_unlock(&context->lock);
+	return known;
+}
+
+static hys_status remember(const struct probe *probe, const struct hys_pace *pace,
+			   struct hys_error *error)
+{
+	struct hys_context *context = probe->picker->context;
+	hys_status status;
+
+	pthread_mutex_lock(&context->lock);
+	status = hys_wisdom_learn_pace(context->wisdom, probe->op, probe->picker->problem_hash,
+				       hys_device_signature(probe->device),
+				       probe->choice->kernel->name, pace, error);
+	pthread_mutex_unlock(&context->lock);
+	return status;
+}
+
+/* ---- all ---- */
+
+/* The device may be in the plan more than once. */
+static int32_t same_device_before(const struct hys_plan *plan, int32_t index)
+{
+	for (int32_t i = 0; i < index; i++)
+		if (plan->devices[i] == plan->devices[index])
+			return i;
+	return -1;
+}
+
+static hys_status find_pace(const struct probe *probe, double byte_s, struct hys_error *error)
+{
+	struct hys_plan *plan = probe->picker->plan;
+	struct hys_pace *pace = hys_plan_pace(plan, probe->op, probe->index);
+	const int32_t twin = same_device_before(plan, probe->index);
+
+	if (twin >= 0) {
+		*pace = *hys_plan_pace(plan, probe->op, twin);
+		return HYS_OK;
+	}
+	if (recall(probe, pace)) {
+		pace->byte_s = byte_s;
+		return HYS_OK;
+	}
+	if (measure_calls(probe, pace) != HYS_OK) {
+		*pace = (struct hys_pace){.flop_s = nominal_flop_s(probe), .row_s = 1e-9};
+		hys_host_log(&probe->picker->context->host, HYS_LOG_WARNING,
+			     "%s could not be timed on %s: its nominal speed is taken",
+			     hys_op_name(probe->op), probe->device->info.name);
+	}
+	pace->byte_s = byte_s;
+	return remember(probe, pace, error);
+}
+
+static hys_status find_paces(struct hys_picker *picker, struct hys_error *error)
+{
+	struct hys_plan *plan = picker->plan;
+	hys_status status = HYS_OK;
+
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		const int32_t twin = same_device_before(plan, i);
+		const double byte_s = twin < 0 ? measure_copies(picker, plan->devices[i]) : 0;
+
+		for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
+			const struct probe probe = {
+				.picker = picker,
+				.op = (hys_op)op,
+				.index = i,
+				.device = plan->devices[i],
+				.choice = hys_plan_choice(plan, (hys_op)op, i),
+			};
+
+			if (plan->operations & HYS_OP_BIT(op))
+				HYS_TRY(find_pace(&probe, byte_s, error));
+		}
+	}
+cleanup:
+	return status;
+}
+
+/* As many rows for each, whatever they take. */
+static void pace_equally(struct hys_plan *plan)
+{
+	for (int32_t i = 0; i < plan->device_count * HYS_OP_COUNT; i++)
+		plan->paces[i] = (struct hys_pace){.row_s = 1};
+}
+
+static void pace_from_file(struct hys_plan *plan, const struct hys_wish *wish)
+{
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		plan->rows_most[i] = wish->rows_most[i];
+		for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+			*hys_plan_pace(plan, (hys_op)op, i) = wish->paces[i][op];
+	}
+}
+
+/* ---- memory ---- */
+
+static int64_t memory_for_rows(const struct hys_plan *plan, int32_t i)
+{
+	const struct hys_device *device = plan->devices[i];
+	int64_t most = INT64_MAX;
+
+	if (plan->memory_limit_bytes > 0)
+		most = plan->memory_limit_bytes;
+	if (device->host_memory)
+		return most;
+	if (device->info.memory_bytes > 0)
+		most = hys_min64(most, (int64_t)(MEMORY_PART * (double)device->info.memory_bytes));
+	return most;
+}
+
+/* A device that cannot hold its part of a call gets less of it. */
+static hys_status limit_rows(struct hys_plan *plan, struct hys_error *error)
+{
+	int64_t together = 0;
+
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		const int64_t bytes = memory_for_rows(plan, i);
+		int64_t *rows = &plan->rows_most[i];
+
+		while (*rows > 0 && hys_workspace_max(plan, i) > bytes)
+			*rows = *rows <= HYS_ROW_TILE
+					? 0
+					: hys_round_up(*rows / 2 - HYS_ROW_TILE / 2, HYS_ROW_TILE);
+		together = hys_add64(together, *rows);
+		for (int32_t op = 0; *rows == 0 && op < HYS_OP_COUNT; op++)
+			hys_plan_pace(plan, (hys_op)op, i)->idle = true;
+	}
+	if (together >= plan->rows_max)
+		return HYS_OK;
+	return hys_fail(error, HYS_OUT_OF_MEMORY, 0,
+			"the devices' memory holds %lld rows together, options.rows_max is %lld",
+			(long long)together, (long long)plan->rows_max);
+}
+
+hys_status hys_plan_pace_devices(struct hys_picker *picker, struct hys_error *error)
+{
+	struct hys_plan *plan = picker->plan;
+	const struct hys_wish *wish = picker->wish;
+	hys_status status;
+
+	if (wish->paces) {
+		pace_from_file(plan, wish);
+		plan->pace_source = "of the plan's file";
+		return hys_partition_plan(plan, true, error);
+	}
+	if (plan->split == HYS_SPLIT_EQUAL) {
+		pace_equally(plan);
+		plan->pace_source = "taken as equal";
+	} else {
+		HYS_TRY(find_paces(picker, error));
+		plan->pace_source = "measured";
+	}
+	HYS_TRY(limit_rows(plan, error));
+	HYS_TRY(hys_partition_plan(plan, false, error));
+cleanup:
+	return status;
+}

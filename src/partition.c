@@ -1,0 +1,513 @@
+/* Rows are cut by what they cost, not by their number. The cost of a row comes
+ * from what it sees and reads; what a device takes for it from the plan. */
+#include "partition.h"
+
+#include <math.h>
+#include <string.h>
+
+/* An operation does without a device that shortens it by less than this. */
+#define LEAST_GAIN 0.02
+/* Rows of replicated buffers are cut into at most this many ranges a device,
+ * each of at least so many rows. */
+#define RANGES_PER_DEVICE 8
+#define RANGE_ROWS 2048
+
+/* ---- weighing ---- */
+
+static bool is_pooling(hys_op op)
+{
+	return op == HYS_OP_POOL || op == HYS_OP_POOL_BACKWARD;
+}
+
+/* How many slots of a left-packed list are used. Of lists that are not packed
+ * it answers something between, which is all that a cost needs. */
+static int64_t count_slots(const int32_t *slots, int64_t most)
+{
+	int64_t low = 0, high = most;
+
+	if (most > 0 && slots[most - 1] >= 0)
+		return most;
+	while (low < high) {
+		const int64_t middle = (low + high) / 2;
+
+		if (slots[middle] >= 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The mean over groups of the slots that row `row` of the call uses. */
+static double slots_used(const struct hys_tensor *indices, int64_t row)
+{
+	const int32_t *slots = (const int32_t *)indices->host + row * indices->stride[0];
+	int64_t count = 0;
+
+	for (int64_t u = 0; u < indices->shape[1]; u++)
+		count += count_slots(slots + u * indices->stride[1], indices->shape[2]);
+	return (double)count / (double)hys_max64(indices->shape[1], 1);
+}
+
+static struct hys_tensor indices_of(const struct hys_task *task)
+{
+	switch (task->call.op) {
+	case HYS_OP_ATTENTION_FORWARD:
+		return task->call.args.attention.indices;
+	case HYS_OP_ATTENTION_BACKWARD:
+		return task->call.args.attention_grad.indices;
+	case HYS_OP_INDEXER_LOSS:
+		return task->call.args.loss.indices;
+	default:
+		return (struct hys_tensor){0};
+	}
+}
+
+static double row_flops(const struct hys_batch *batch, hys_op op, int64_t t,
+			const struct hys_limits *limits)
+{
+	const struct hys_batch_arrays *host = &batch->host;
+	struct hys_work work = {0};
+
+	hys_work_add_row(&work, limits, batch->key_pairs_before[t + 1] - batch->key_pairs_before[t],
+			 batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t]);
+	if (host->window_begin)
+		work.attended_pairs += host->window_end[t] - host->window_begin[t];
+	return hys_cost_flops(op, &batch->plan->problem, &work);
+}
+
+/* `indices` are the call's or without memory. */
+static void weigh(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op op, int64_t first,
+		  const struct hys_tensor *indices)
+{
+	const struct hys_problem *problem = &batch->plan->problem;
+	const struct hys_limits all = hys_limits_of(problem);
+	double sum = 0;
+
+	tiles->count = hys_tiles_of(tiles->rows);
+	tiles->flops_before[0] = 0;
+	for (int64_t tile = 0; tile < tiles->count; tile++) {
+		for (int64_t row = tile * HYS_ROW_TILE; row < hys_tile_row(tiles, tile + 1);
+		     row++) {
+			struct hys_limits limits = all;
+
+			if (is_pooling(op))
+				break;
+			if (indices->host)
+				hys_limits_of_slots(&limits, problem, slots_used(indices, row));
+			sum += row_flops(batch, op, first + row, &limits);
+		}
+		tiles->flops_before[tile + 1] = sum;
+	}
+}
+
+void hys_tiles_weigh(struct hys_tiles *tiles, const struct hys_task *task)
+{
+	const struct hys_tensor indices = indices_of(task);
+
+	weigh(tiles, task->batch, task->call.op, task->call.row_first, &indices);
+}
+
+void hys_tiles_weigh_batch(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op op,
+			   int64_t first)
+{
+	const struct hys_tensor none = {0};
+
+	weigh(tiles, batch, op, first, &none);
+}
+
+/* ---- cutting ---- */
+
+double hys_lane_time_s(const struct hys_tiles *tiles, const struct hys_lane_cost *cost,
+		       int64_t begin, int64_t end)
+{
+	const int64_t rows = hys_tile_row(tiles, end) - hys_tile_row(tiles, begin);
+
+	if (rows == 0)
+		return 0;
+	return cost->fixed_s + cost->row_s * (double)rows +
+	       cost->flop_s * (tiles->flops_before[end] - tiles->flops_before[begin]);
+}
+
+/* The last tile up to which the lane comes in that time. */
+static int64_t reach(const struct hys_tiles *tiles, const struct hys_lane_cost *cost, int64_t begin,
+		     double time_s)
+{
+	int64_t low = begin;
+	int64_t high = hys_min64(tiles->count, begin + cost->rows_most / HYS_ROW_TILE);
+
+	if (cost->idle)
+		return begin;
+	if (cost->rows_most >= tiles->rows - hys_tile_row(tiles, begin))
+		high = tiles->count;
+	while (low < high) {
+		const int64_t middle = low + (high - low + 1) / 2;
+
+		if (hys_lane_time_s(tiles, cost, begin, middle) <= time_s)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
+}
+
+/* Whether all is done in that time. */
+static bool cover(const struct hys_tiles *tiles, const struct hys_lane_cost *costs, int32_t lanes,
+		  double time_s, int64_t *begin)
+{
+	begin[0] = 0;
+	for (int32_t i = 0; i < lanes; i++)
+		begin[i + 1] = reach(tiles, &costs[i], begin[i], time_s);
+	return begin[lanes] == tiles->count;
+}
+
+double hys_partition_cut(const struct hys_tiles *tiles, const struct hys_lane_cost *costs,
+			 int32_t lanes, int64_t *begin)
+{
+	double low = 0, high = 0;
+
+	for (int32_t i = 0; i < lanes; i++)
+		if (!costs[i].idle)
+			high = fmax(high, hys_lane_time_s(tiles, &costs[i], 0, tiles->count));
+	high *= 1 + 1e-9;
+	for (int32_t step = 0; step < 60; step++) {
+		const double middle = (low + high) / 2;
+
+		if (cover(tiles, costs, lanes, middle, begin))
+			high = middle;
+		else
+			low = middle;
+	}
+	/* What memory does not let the others take goes to whoever can. */
+	if (!cover(tiles, costs, lanes, high, begin)) {
+		int32_t last = lanes - 1;
+
+		while (last > 0 && costs[last].idle)
+			last--;
+		for (int32_t i = last; i < lanes; i++)
+			begin[i + 1] = tiles->count;
+	}
+	return high;
+}
+
+/* ---- what lanes take ---- */
+
+/* Bytes of the call's host tensors that are copied: per row, and whatever the
+ * rows. */
+static void count_copies(const struct hys_task *task, double *per_row, double *fixed)
+{
+	const struct hys_fields *fields = hys_op_fields(task->call.op);
+	struct hys_call *call = (struct hys_call *)(uintptr_t)&task->call;
+	const double rows = (double)hys_max64(task->call.size.rows, 1);
+
+	*per_row = *fixed = 0;
+	for (int32_t i = 0; i < fields->count; i++) {
+		const struct hys_field *field = &fields->fields[i];
+		const struct hys_tensor *tensor = hys_field_tensor(field, &call->args);
+		double bytes;
+
+		if (!hys_present(tensor) || tensor->buffer)
+			continue;
+		bytes = (double)hys_tensor_elements(tensor) * (double)hys_dtype_size(tensor->dtype);
+		if (field->dims[0] == HYS_DIM_ROWS)
+			*per_row += bytes / rows;
+		else
+			*fixed += bytes;
+	}
+}
+
+void hys_partition_costs(const struct hys_plan *plan, const struct hys_task *task, hys_op op,
+			 struct hys_lane_cost *costs)
+{
+	double per_row, fixed;
+
+	if (task)
+		count_copies(task, &per_row, &fixed);
+	else
+		hys_cost_copies(plan, op, &per_row, &fixed);
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		const struct hys_pace *pace = hys_plan_pace(plan, op, i);
+
+		costs[i] = (struct hys_lane_cost){
+			.fixed_s = pace->call_s + pace->byte_s * fixed,
+			.row_s = pace->row_s + pace->byte_s * per_row,
+			.flop_s = pace->flop_s,
+			.rows_most = hys_plan_rows_most(plan, op, i),
+			.idle = pace->idle,
+		};
+	}
+}
+
+/* ---- a batch's ranges, for replicated buffers ---- */
+
+/* Ranges are whole for all operations at once, since rows stay where they were
+ * computed. So each device gets several, from all over the batch. */
+struct spread {
+	struct hys_batch *batch;
+	struct hys_tiles tiles; /* of the operation at hand */
+	double *weight;		/* [tiles + 1] sum of all operations' shares, before each tile */
+	int32_t ops[HYS_OP_COUNT];
+	int32_t op_count;
+	/* [op][range]: seconds on a device, as a share of all ranges' */
+	double load[HYS_OP_COUNT][HYS_BATCH_RANGES];
+};
+
+static void sum_weights(struct spread *spread)
+{
+	const struct hys_plan *plan = spread->batch->plan;
+
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
+		double total;
+
+		if (!(plan->operations & HYS_OP_BIT(op)) || is_pooling((hys_op)op))
+			continue;
+		spread->ops[spread->op_count++] = op;
+		hys_tiles_weigh_batch(&spread->tiles, spread->batch, (hys_op)op, 0);
+		total = spread->tiles.flops_before[spread->tiles.count];
+		for (int64_t i = 1; i <= spread->tiles.count && total > 0; i++)
+			spread->weight[i] += spread->tiles.flops_before[i] / total;
+	}
+	/* Of operations without work, or none at all: the number of rows. */
+	for (int64_t i = 1; i <= spread->tiles.count; i++)
+		spread->weight[i] += 1e-3 * (double)i;
+}
+
+static void cut_ranges(struct spread *spread)
+{
+	struct hys_batch *batch = spread->batch;
+	const int64_t tiles = spread->tiles.count;
+	const double all = spread->weight[tiles];
+	int64_t at = 0;
+	int32_t cut = 0;
+
+	for (int32_t i = 0; i < batch->range_count; i++) {
+		const double goal = all * (i + 1) / batch->range_count;
+		const int64_t first = at;
+
+		while (at < tiles && (spread->weight[at + 1] <= goal ||
+				      goal - spread->weight[at] > spread->weight[at + 1] - goal))
+			at++;
+		at = i + 1 == batch->range_count ? tiles : at;
+		if (at > first)
+			batch->ranges[cut++] = (struct hys_range){
+				.first = hys_tile_row(&spread->tiles, first),
+				.count = hys_tile_row(&spread->tiles, at) -
+					 hys_tile_row(&spread->tiles, first),
+				.lane = -1,
+			};
+	}
+	batch->range_count = cut;
+}
+
+static void load_ranges(struct spread *spread)
+{
+	const struct hys_batch *batch = spread->batch;
+
+	for (int32_t n = 0; n < spread->op_count; n++) {
+		double total;
+
+		hys_tiles_weigh_batch(&spread->tiles, batch, (hys_op)spread->ops[n], 0);
+		total = spread->tiles.flops_before[spread->tiles.count];
+		for (int32_t r = 0; r < batch->range_count; r++) {
+			const struct hys_range *range = &batch->ranges[r];
+			const double *before = spread->tiles.flops_before;
+			const int64_t begin = range->first / HYS_ROW_TILE;
+			const int64_t end = hys_tiles_of(range->first + range->count);
+
+			spread->load[n][r] = total > 0 ? (before[end] - before[begin]) / total
+						       : (double)range->count / (double)batch->rows;
+		}
+	}
+}
+
+/* How long the longest of the operations would take on the fullest device,
+ * compared with an even share: 1 is perfect. */
+static double worst(const struct spread *spread, const struct hys_range *ranges)
+{
+	const struct hys_batch *batch = spread->batch;
+	const struct hys_plan *plan = batch->plan;
+	double most = 0;
+
+	for (int32_t n = 0; n < spread->op_count; n++)
+		for (int32_t d = 0; d < plan->device_count; d++) {
+			const double share = hys_plan_share(plan, (hys_op)spread->ops[n], d);
+			double load = 0;
+
+			for (int32_t r = 0; r < batch->range_count; r++)
+				load += ranges[r].lane == d ? spread->load[n][r] : 0;
+			most = fmax(most, load / fmax(share, 1e-3));
+		}
+	return most;
+}
+
+/* Back and forth over the devices, then exchanges as long as they help. */
+static void deal(struct spread *spread)
+{
+	struct hys_batch *batch = spread->batch;
+	const int32_t devices = batch->plan->device_count, count = batch->range_count;
+	double best;
+
+	for (int32_t r = 0; r < count; r++)
+		batch->ranges[r].lane = r / devices % 2 ? devices - 1 - r % devices : r % devices;
+	best = worst(spread, batch->ranges);
+	for (bool better = true; better;) {
+		better = false;
+		for (int32_t a = 0; a < count; a++)
+			for (int32_t b = 0; b < count + devices; b++) {
+				const int32_t was = batch->ranges[a].lane;
+				const int32_t other = b < count ? batch->ranges[b].lane : b - count;
+				double now;
+
+				batch->ranges[a].lane = other;
+				if (b < count)
+					batch->ranges[b].lane = was;
+				now = worst(spread, batch->ranges);
+				if (now < best * (1 - 1e-6)) {
+					best = now;
+					better = true;
+					continue;
+				}
+				batch->ranges[a].lane = was;
+				if (b < count)
+					batch->ranges[b].lane = other;
+			}
+	}
+}
+
+static int32_t count_ranges(const struct hys_batch *batch)
+{
+	const int64_t devices = batch->plan->device_count;
+	const int64_t most = hys_min64(RANGES_PER_DEVICE, HYS_BATCH_RANGES / devices);
+	const int64_t each = hys_min64(batch->rows / (devices * RANGE_ROWS), most);
+
+	return (int32_t)(devices * hys_max64(each, hys_min64(2, most)));
+}
+
+bool hys_partition_batch(struct hys_batch *batch)
+{
+	const struct hys_allocator *allocator = &batch->plan->context->host.allocator;
+	const int64_t tiles = hys_tiles_of(batch->rows);
+	struct spread *spread;
+
+	if (batch->plan->device_count < 2)
+		return true;
+	batch->range_count = count_ranges(batch);
+	batch->ranges = hys_alloc_array(allocator, batch->range_count, sizeof(*batch->ranges));
+	spread = hys_alloc(allocator, sizeof(*spread));
+	if (spread) {
+		spread->batch = batch;
+		spread->tiles = (struct hys_tiles){.rows = batch->rows, .count = tiles};
+		spread->tiles.flops_before = hys_alloc_array(allocator, tiles + 1, sizeof(double));
+		spread->weight = hys_alloc_array(allocator, tiles + 1, sizeof(double));
+	}
+	const bool made = batch->ranges && spread && spread->tiles.flops_before && spread->weight;
+	if (made) {
+		sum_weights(spread);
+		cut_ranges(spread);
+		load_ranges(spread);
+		deal(spread);
+	}
+	if (spread) {
+		hys_free(allocator, spread->weight);
+		hys_free(allocator, spread->tiles.flops_before);
+	}
+	hys_free(allocator, spread);
+	return made;
+}
+
+/* ---- a plan's shares ---- */
+
+/* The plan's largest causal call. */
+static void weigh_largest(struct hys_tiles *tiles, const struct hys_plan *plan, hys_op op)
+{
+	struct hys_work work;
+	double all;
+
+	tiles->rows = hys_plan_rows_max(plan, op);
+	tiles->count = hys_tiles_of(tiles->rows);
+	work = hys_work_of(&plan->problem, NULL, tiles->rows, plan->keys_max);
+	all = is_pooling(op) ? 0 : hys_cost_flops(op, &plan->problem, &work);
+	for (int64_t i = 0; i <= tiles->count; i++) {
+		const int64_t behind = tiles->rows - hys_tile_row(tiles, i);
+
+		work = hys_work_of(&plan->problem, NULL, behind, plan->keys_max);
+		tiles->flops_before[i] =
+			is_pooling(op) ? 0 : all - hys_cost_flops(op, &plan->problem, &work);
+	}
+}
+
+static double time_without(const struct hys_tiles *tiles, const struct hys_lane_cost *costs,
+			   int32_t lanes, int32_t without, int64_t *begin)
+{
+	struct hys_lane_cost others[HYS_LANES_MAX];
+
+	memcpy(others, costs, (size_t)lanes * sizeof(*costs));
+	others[without].idle = true;
+	if (!cover(tiles, others, lanes, (double)INFINITY, begin))
+		return (double)INFINITY;
+	return hys_partition_cut(tiles, others, lanes, begin);
+}
+
+/* Leaves out, one by one, the device that is missed least. */
+static void leave_out(struct hys_plan *plan, hys_op op, const struct hys_tiles *tiles,
+		      struct hys_lane_cost *costs)
+{
+	int64_t begin[HYS_LANES_MAX + 1];
+
+	for (;;) {
+		const double all_s = hys_partition_cut(tiles, costs, plan->device_count, begin);
+		double least_s = (double)INFINITY;
+		int32_t least = -1, working = 0;
+
+		for (int32_t i = 0; i < plan->device_count; i++) {
+			const double time_s =
+				costs[i].idle
+					? (double)INFINITY
+					: time_without(tiles, costs, plan->device_count, i, begin);
+
+			working += !costs[i].idle;
+			if (time_s < least_s) {
+				least_s = time_s;
+				least = i;
+			}
+		}
+		if (working < 2 || least < 0 || !(least_s <= all_s * (1 + LEAST_GAIN)))
+			return;
+		costs[least].idle = hys_plan_pace(plan, op, least)->idle = true;
+	}
+}
+
+static void share_operation(struct hys_plan *plan, hys_op op, struct hys_tiles *tiles, bool fixed)
+{
+	struct hys_lane_cost costs[HYS_LANES_MAX];
+	int64_t begin[HYS_LANES_MAX + 1];
+
+	weigh_largest(tiles, plan, op);
+	hys_partition_costs(plan, NULL, op, costs);
+	if (!fixed && plan->split != HYS_SPLIT_EQUAL)
+		leave_out(plan, op, tiles, costs);
+	hys_partition_cut(tiles, costs, plan->device_count, begin);
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		const int64_t rows =
+			hys_tile_row(tiles, begin[i + 1]) - hys_tile_row(tiles, begin[i]);
+
+		plan->shares[i * HYS_OP_COUNT + (int32_t)op] =
+			(double)rows / (double)hys_max64(tiles->rows, 1);
+	}
+}
+
+hys_status hys_partition_plan(struct hys_plan *plan, bool fixed, struct hys_error *error)
+{
+	const struct hys_allocator *allocator = &plan->context->host.allocator;
+	const int64_t most = hys_tiles_of(hys_max64(plan->rows_max, plan->keys_max));
+	struct hys_tiles tiles = {.flops_before = NULL};
+
+	tiles.flops_before = hys_alloc_array(allocator, most + 1, sizeof(double));
+	if (!tiles.flops_before)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory to share rows");
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+		if (plan->operations & HYS_OP_BIT(op))
+			share_operation(plan, (hys_op)op, &tiles, fixed);
+	hys_free(allocator, tiles.flops_before);
+	return HYS_OK;
+}

@@ -1,0 +1,62 @@
+/* partition.h - how the rows of a call are shared between devices. */
+#ifndef HYS_PARTITION_H
+#define HYS_PARTITION_H
+
+#include "planner.h"
+
+#define HYS_LANES_MAX HYS_PLAN_DEVICES_MAX
+
+/* Rows are cut at multiples of this many, counted from the call's first, so
+ * that kernels' row tiles stay whole. */
+#define HYS_ROW_TILE 16
+
+/* The useful work of a call's tiles. */
+struct hys_tiles {
+	int64_t rows, count;
+	double *flops_before; /* [count + 1] */
+};
+
+/* What a lane takes for rows that lie behind each other. */
+struct hys_lane_cost {
+	double fixed_s, row_s, flop_s;
+	int64_t rows_most;
+	bool idle;
+};
+
+static inline int64_t hys_tile_row(const struct hys_tiles *tiles, int64_t tile)
+{
+	return hys_min64(tile * HYS_ROW_TILE, tiles->rows);
+}
+
+static inline int64_t hys_tiles_of(int64_t rows)
+{
+	return (rows + HYS_ROW_TILE - 1) / HYS_ROW_TILE;
+}
+
+/* Weighs the rows of a whole call; tiles->flops_before has room. Indices that
+ * lie in host memory are counted, the batch's intervals are the rest. */
+void hys_tiles_weigh(struct hys_tiles *tiles, const struct hys_task *task);
+/* The same of rows [first, first + rows) of a batch, whatever the tensors. */
+void hys_tiles_weigh_batch(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op op,
+			   int64_t first);
+
+/* Cuts the tiles into one run per lane, in the lanes' order, such that all take
+ * the same time as nearly as whole tiles allow: lane i gets the tiles
+ * [begin[i], begin[i + 1]). Answers that time. */
+double hys_partition_cut(const struct hys_tiles *tiles, const struct hys_lane_cost *costs,
+			 int32_t lanes, int64_t *begin);
+
+/* What each lane of the plan takes for the call; `task` NULL for tensors that
+ * lie on the devices already. */
+void hys_partition_costs(const struct hys_plan *plan, const struct hys_task *task, hys_op op,
+			 struct hys_lane_cost *costs);
+double hys_lane_time_s(const struct hys_tiles *tiles, const struct hys_lane_cost *cost,
+		       int64_t begin, int64_t end);
+
+/* Fills a batch's ranges. False when there is no memory. */
+bool hys_partition_batch(struct hys_batch *batch);
+/* Fills a plan's shares and, unless that is fixed, says which devices an
+ * operation does as well without. HYS_OUT_OF_MEMORY. */
+hys_status hys_partition_plan(struct hys_plan *plan, bool fixed, struct hys_error *error);
+
+#endif

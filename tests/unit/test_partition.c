@@ -1,0 +1,299 @@
+/* How rows are cut: by cost, in whole tiles, whatever the shapes. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "call_case.h"
+#include "partition.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define LANES 3
+
+struct fixture {
+	struct hys_context *context;
+	struct fake_device devices[LANES];
+	struct fake_plan plan;
+	struct hys_kernel kernels[HYS_OP_COUNT];
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	struct hys_context_options options = {.struct_size = sizeof(options), .devices = "openmp"};
+
+	assert_non_null(f);
+	assert_int_equal(hys_context_create(&options, &f->context, NULL), HYS_OK);
+	for (int i = 0; i < LANES; i++)
+		fake_device_init(&f->devices[i], &f->context->host, "fake");
+	fake_plan_init(&f->plan, f->context, f->devices, LANES);
+	f->plan.plan.problem = (struct hys_problem){
+		.struct_size = sizeof(struct hys_problem),
+		.scoring = {.heads = 4, .dim = 64},
+		.choosing = {.topk_max = 512},
+		.attending = {.heads = 8, .kv_heads = 1, .head_dim = 64},
+	};
+	assert_int_equal(hys_problem_complete(&f->plan.plan.problem, NULL), HYS_OK);
+	f->plan.plan.rows_max = f->plan.plan.keys_max = 1 << 17;
+	f->plan.plan.operations = HYS_OP_BIT(HYS_OP_SELECT) | HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD) |
+				  HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD);
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+
+	for (int i = 0; i < LANES; i++)
+		fake_device_clear(&f->devices[i]);
+	hys_context_destroy(f->context);
+	free(f);
+	return 0;
+}
+
+/* ---- batches ---- */
+
+static struct hys_batch *causal(struct fixture *f, int64_t rows, int64_t keys)
+{
+	const struct hys_batch_desc desc = {
+		.struct_size = sizeof(desc), .rows = rows, .keys = keys, .flags = HYS_BATCH_CAUSAL};
+	struct hys_batch *batch = NULL;
+
+	assert_int_equal(hys_batch_create(&f->plan.plan, &desc, &batch, NULL), HYS_OK);
+	return batch;
+}
+
+/* Documents whose lengths fall as 1 over their rank. */
+static struct hys_batch *zipf(struct fixture *f, int32_t rows, int32_t documents)
+{
+	int32_t *starts = calloc((size_t)documents + 1, sizeof(*starts));
+	struct hys_batch_desc desc = {.struct_size = sizeof(desc),
+				      .rows = rows,
+				      .keys = rows,
+				      .flags = HYS_BATCH_CAUSAL,
+				      .documents = documents,
+				      .cu_seqlens_q = starts};
+	struct hys_batch *batch = NULL;
+	double all = 0;
+
+	for (int32_t d = 0; d < documents; d++)
+		all += 1.0 / (1 + (d * 7) % documents);
+	for (int32_t d = 0; d < documents; d++)
+		starts[d + 1] = starts[d] + (int32_t)(rows / all / (1 + (d * 7) % documents));
+	starts[documents] = rows;
+	assert_int_equal(hys_batch_create(&f->plan.plan, &desc, &batch, NULL), HYS_OK);
+	free(starts);
+	return batch;
+}
+
+static double longest_over_mean(const struct hys_tiles *tiles, const struct hys_lane_cost *costs,
+				int32_t lanes, const int64_t *begin)
+{
+	double longest = 0, sum = 0;
+
+	for (int32_t i = 0; i < lanes; i++) {
+		const double time_s = hys_lane_time_s(tiles, &costs[i], begin[i], begin[i + 1]);
+
+		longest = fmax(longest, time_s);
+		sum += time_s;
+	}
+	return longest / (sum / lanes);
+}
+
+/* ---- runs of tiles ---- */
+
+static void expect_balanced(struct hys_batch *batch, hys_op op, const double *speeds)
+{
+	struct hys_tiles tiles = {.rows = hys_batch_rows(batch)};
+	struct hys_lane_cost costs[LANES] = {{0}};
+	int64_t begin[LANES + 1];
+	double imbalance;
+
+	tiles.flops_before = calloc((size_t)hys_tiles_of(tiles.rows) + 1, sizeof(double));
+	hys_tiles_weigh_batch(&tiles, batch, op, 0);
+	for (int32_t i = 0; i < LANES; i++)
+		costs[i] = (struct hys_lane_cost){.fixed_s = 1e-5,
+						  .row_s = 1e-9 / speeds[i],
+						  .flop_s = 1e-10 / speeds[i],
+						  .rows_most = tiles.rows};
+	hys_partition_cut(&tiles, costs, LANES, begin);
+	assert_int_equal(begin[0], 0);
+	assert_int_equal(begin[LANES], tiles.count);
+	for (int32_t i = 0; i < LANES; i++)
+		assert_true(begin[i] <= begin[i + 1]);
+	imbalance = longest_over_mean(&tiles, costs, LANES, begin);
+	/* Of few rows a tile is much for a slow device. */
+	if (imbalance > (tiles.rows > 30000 ? 1.01 : 1.08))
+		fail_msg("%s: imbalance %g", hys_op_name(op), imbalance);
+	free(tiles.flops_before);
+}
+
+static void test_balanced(void **state)
+{
+	struct fixture *f = *state;
+	static const double speeds[][LANES] = {{1, 1, 1}, {1, 2, 4}, {30, 1, 2}};
+	static const hys_op ops[] = {HYS_OP_SELECT, HYS_OP_ATTENTION_FORWARD};
+	struct hys_batch *batches[] = {causal(f, 32768, 32768), causal(f, 4096, 100000),
+				       zipf(f, 32768, 40)};
+
+	for (size_t b = 0; b < COUNT(batches); b++) {
+		for (size_t s = 0; s < COUNT(speeds); s++)
+			for (size_t o = 0; o < COUNT(ops); o++)
+				expect_balanced(batches[b], ops[o], speeds[s]);
+		hys_batch_destroy(batches[b]);
+	}
+}
+
+static void test_limits(void **state)
+{
+	struct hys_tiles tiles = {.rows = 100, .count = 7};
+	struct hys_lane_cost costs[LANES] = {{0}};
+	int64_t begin[LANES + 1];
+
+	(void)state;
+	tiles.flops_before = calloc(8, sizeof(double));
+	for (int i = 0; i < 8; i++)
+		tiles.flops_before[i] = i;
+	for (int32_t i = 0; i < LANES; i++)
+		costs[i] = (struct hys_lane_cost){.flop_s = 1, .rows_most = 100};
+	costs[1].idle = true;
+	hys_partition_cut(&tiles, costs, LANES, begin);
+	assert_int_equal(begin[1], 4);
+	assert_int_equal(begin[2], 4);
+	/* memory for two tiles: the others do the rest */
+	costs[1].idle = false;
+	costs[0].rows_most = 40;
+	hys_partition_cut(&tiles, costs, LANES, begin);
+	assert_int_equal(begin[1], 2);
+	assert_int_equal(begin[2], 5);
+	/* what takes longer to reach than the rest needs */
+	costs[0].fixed_s = 100;
+	hys_partition_cut(&tiles, costs, LANES, begin);
+	assert_int_equal(begin[1], 0);
+	/* nobody may: the last that works must */
+	for (int32_t i = 0; i < LANES; i++)
+		costs[i].rows_most = 16;
+	costs[2].idle = true;
+	hys_partition_cut(&tiles, costs, LANES, begin);
+	assert_int_equal(begin[2], 7);
+	assert_int_equal(begin[3], 7);
+	/* no rows */
+	tiles.rows = tiles.count = 0;
+	hys_partition_cut(&tiles, costs, LANES, begin);
+	assert_int_equal(begin[3], 0);
+	free(tiles.flops_before);
+}
+
+/* ---- indices count ---- */
+
+static void test_used_slots(void **state)
+{
+	struct fixture *f = *state;
+	struct hys_batch *batch = causal(f, 64, 4096);
+	struct hys_task task = {.batch = batch};
+	struct hys_tiles tiles = {.rows = 64}, batch_tiles = {.rows = 64};
+	int32_t *slots = malloc((size_t)64 * 512 * sizeof(*slots));
+	double full;
+
+	tiles.flops_before = calloc(5, sizeof(double));
+	batch_tiles.flops_before = calloc(5, sizeof(double));
+	for (int32_t t = 0; t < 64; t++)
+		for (int32_t i = 0; i < 512; i++)
+			slots[t * 512 + i] = i < (t < 16 ? 512 : t < 32 ? 16 : 0) ? i : -1;
+	task.call.op = HYS_OP_ATTENTION_FORWARD;
+	task.call.size.rows = 64;
+	task.call.args.attention.indices = hys_host(slots, HYS_I32, 3, 64, 1, 512);
+	task.call.args.attention.indices.stride[0] = 512;
+	task.call.args.attention.indices.stride[1] = 512;
+	hys_tiles_weigh(&tiles, &task);
+	hys_tiles_weigh_batch(&batch_tiles, batch, HYS_OP_ATTENTION_FORWARD, 0);
+	full = batch_tiles.flops_before[1];
+	assert_true(full > 0 && batch_tiles.flops_before[4] == 4 * full);
+	assert_true(tiles.flops_before[1] == full);
+	assert_true(tiles.flops_before[2] == full + full * 16 / 512);
+	assert_true(tiles.flops_before[4] == tiles.flops_before[2]);
+	free(tiles.flops_before);
+	free(batch_tiles.flops_before);
+	free(slots);
+	hys_batch_destroy(batch);
+}
+
+/* ---- ranges of a batch ---- */
+
+static double worst_of(struct hys_batch *batch, hys_op op)
+{
+	struct hys_tiles tiles = {.rows = hys_batch_rows(batch)};
+	double loads[LANES] = {0}, all, most = 0;
+
+	tiles.flops_before = calloc((size_t)hys_tiles_of(tiles.rows) + 1, sizeof(double));
+	hys_tiles_weigh_batch(&tiles, batch, op, 0);
+	all = tiles.flops_before[tiles.count];
+	for (int32_t i = 0; i < batch->range_count; i++) {
+		const struct hys_range *range = &batch->ranges[i];
+
+		loads[range->lane] +=
+			tiles.flops_before[hys_tiles_of(range->first + range->count)] -
+			tiles.flops_before[range->first / HYS_ROW_TILE];
+	}
+	for (int32_t i = 0; i < batch->plan->device_count; i++)
+		most = fmax(most, loads[i] / all * batch->plan->device_count);
+	free(tiles.flops_before);
+	return most;
+}
+
+static void expect_ranges(struct hys_batch *batch, double most)
+{
+	int64_t next = 0;
+
+	for (int32_t i = 0; i < batch->range_count; i++) {
+		assert_int_equal(batch->ranges[i].first, next);
+		assert_true(batch->ranges[i].count > 0);
+		assert_in_range(batch->ranges[i].lane, 0, batch->plan->device_count - 1);
+		next += batch->ranges[i].count;
+	}
+	assert_int_equal(next, hys_batch_rows(batch));
+	for (hys_op op = HYS_OP_SELECT; op <= HYS_OP_ATTENTION_BACKWARD; op++)
+		if (batch->plan->operations & HYS_OP_BIT(op) && worst_of(batch, op) > most)
+			fail_msg("%s: %d ranges, the fullest device has %g of its share",
+				 hys_op_name(op), batch->range_count, worst_of(batch, op));
+	hys_batch_destroy(batch);
+}
+
+/* Both selection, which grows with what a row sees, and attention, which stops
+ * growing, at once. */
+static void test_ranges(void **state)
+{
+	struct fixture *f = *state;
+
+	for (int32_t lanes = 2; lanes <= LANES; lanes++) {
+		f->plan.plan.device_count = lanes;
+		for (int32_t i = 0; i < lanes * HYS_OP_COUNT; i++)
+			f->plan.plan.shares[i] = 1.0 / lanes;
+		expect_ranges(causal(f, 32768, 32768), 1.03);
+		expect_ranges(causal(f, 131072, 131072), 1.02);
+		expect_ranges(zipf(f, 32768, 40), 1.03);
+		expect_ranges(zipf(f, 131072, 300), 1.02);
+		expect_ranges(causal(f, 1, 100), 3);
+		expect_ranges(causal(f, 100, 100), 3);
+		expect_ranges(causal(f, 0, 100), 3);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_balanced),
+		TEST(test_limits),
+		TEST(test_used_slots),
+		TEST(test_ranges),
+	};
+
+	return cmocka_run_group_tests_name("partition", tests, NULL, NULL);
+}
