@@ -6,7 +6,8 @@
 
 static const char doc[] =
 	"Time operation OP: the median of several runs after warm-up, operands on the "
-	"device. OP is select, attention_forward, attention_backward, indexer_loss, pool, "
+	"device. OP is select, topk (select by one head of one dimension: hardly more than "
+	"the choice), attention_forward, attention_backward, indexer_loss, pool, "
 	"dense_forward or dense_backward. Rows are the last ones of a causal document "
 	"unless --mask full. Attention runs on K distinct visible rows chosen at random; "
 	"the fraction is of the f32 multiply-add peak that is measured on the device in "
@@ -101,6 +102,7 @@ static const struct {
 	bool dense;
 } bench_ops[] = {
 	{"select", HYS_OP_SELECT, false},
+	{"topk", HYS_OP_SELECT, false},
 	{"attention_forward", HYS_OP_ATTENTION_FORWARD, false},
 	{"attention_backward", HYS_OP_ATTENTION_BACKWARD, false},
 	{"indexer_loss", HYS_OP_INDEXER_LOSS, false},
@@ -218,6 +220,10 @@ static int finish_problem(struct bench *bench, int which)
 	struct hys_error error;
 	hys_op op = bench_ops[which].op;
 	bool coarse = p->choosing.method > HYS_METHOD_EXACT;
+	if (strcmp(bench->op, "topk") == 0) {
+		p->scoring.heads = p->scoring.dim = 1;
+		p->scoring.activation = HYS_ACTIVATION_NONE;
+	}
 	if (bench->dtype) {
 		p->scoring.dtype = bench->dtype;
 		p->attending.dtype = bench->dtype;

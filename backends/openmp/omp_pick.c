@@ -169,7 +169,7 @@ void omp_pick_finish(struct omp_pick *pick, const struct omp_picked *picked)
 	float lowest;
 	close_unit(pick, -1);
 	push_pending(pick);
-	const int64_t chosen = omp_topk_finish(&pick->topk, &lowest);
+	const int64_t chosen = omp_topk_finish(&pick->topk, pick->isa, &lowest);
 	int64_t place = write_units(tiling, tiling->first, parts->first_end, picked->indices, 0);
 	if (pick->scores) {
 		if (local > 0)

@@ -204,7 +204,7 @@ static void fine_choice(const struct omp_select *select, struct omp_select_scrat
 
 	if (fine.size == 1)
 		wanted.first_blocks = wanted.local_blocks = 0;
-	omp_topk_finish(&coarse->topk, &lowest);
+	omp_topk_finish(&coarse->topk, select->isa, &lowest);
 	pick->isa = select->isa;
 	pick->scores = picked.scores;
 	omp_pick_start(pick, &fine, &wanted);

@@ -34,21 +34,31 @@ void omp_topk_start(struct omp_topk *topk, int64_t k)
 	topk->least = NAN;
 }
 
+/* Digits of a key, the highest first: sign, exponent and two bits more part
+ * nearly all that scores of one row have in common. */
+static const struct {
+	int32_t shift, bits;
+} digits[] = {{21, 11}, {13, 8}, {5, 8}, {0, 5}};
+#define BINS 2048
+
 /* One digit of a radix select: which bin holds the k-th largest of n keys that
- * agree above `shift` + 8. Moves that bin's keys to the front; *k becomes the
- * rank in it and *n their number. */
-static uint32_t select_digit(uint32_t *keys, int32_t shift, int64_t *n, int64_t *k)
+ * agree in all higher digits. Moves that bin's keys to the front; *k becomes
+ * the rank in it and *n their number. */
+static uint32_t select_digit(uint32_t *keys, int32_t shift, int32_t bits, int64_t *n, int64_t *k)
 {
-	int64_t bins[256] = {0}, kept = 0;
-	uint32_t digit = 255;
+	const uint32_t mask = (UINT32_C(1) << bits) - 1;
+	int32_t bins[BINS];
+	int64_t kept = 0;
+	uint32_t digit = mask;
+	memset(bins, 0, sizeof *bins << bits);
 	for (int64_t i = 0; i < *n; i++)
-		bins[keys[i] >> shift & 255]++;
+		bins[keys[i] >> shift & mask]++;
 	for (; bins[digit] < *k; digit--)
 		*k -= bins[digit];
 	for (int64_t i = 0; i < *n; i++) {
 		const uint32_t key = keys[i];
 		keys[kept] = key;
-		kept += (key >> shift & 255) == digit;
+		kept += (key >> shift & mask) == digit;
 	}
 	*n = kept;
 	return digit << shift;
@@ -59,8 +69,8 @@ static uint32_t select_digit(uint32_t *keys, int32_t shift, int64_t *n, int64_t 
 static uint32_t kth_largest(uint32_t *keys, int64_t n, int64_t k, int64_t *ties)
 {
 	uint32_t found = 0;
-	for (int32_t shift = 24; shift >= 0; shift -= 8)
-		found |= select_digit(keys, shift, &n, &k);
+	for (size_t i = 0; i < sizeof digits / sizeof *digits; i++)
+		found |= select_digit(keys, digits[i].shift, digits[i].bits, &n, &k);
 	*ties = k;
 	return found;
 }
@@ -87,13 +97,18 @@ static int64_t move_best(float *scores, int32_t *indices, int64_t count, uint32_
 
 /* Keeps the K best of the candidates, in their order; answers the key of the
  * last in rank. Needs count >= k >= 1. */
-static uint32_t keep_best(struct omp_topk *topk)
+static uint32_t keep_best(struct omp_topk *topk, const struct omp_isa *isa)
 {
 	int64_t ties;
 	for (int64_t i = 0; i < topk->count; i++)
 		topk->keys[i] = omp_topk_key(topk->scores[i]);
 	const uint32_t pivot = kth_largest(topk->keys, topk->count, topk->k, &ties);
-	topk->count = move_best(topk->scores, topk->indices, topk->count, pivot, ties);
+	if (pivot > 0)
+		topk->count =
+			isa->keep(topk->scores, topk->indices, topk->count, score_of_key(pivot));
+	/* Usually that was all. */
+	if (topk->count > topk->k)
+		topk->count = move_best(topk->scores, topk->indices, topk->count, pivot, ties);
 	return pivot;
 }
 
@@ -105,21 +120,21 @@ void omp_topk_push(struct omp_topk *topk, const struct omp_isa *isa, const float
 	if (topk->count + n > topk->capacity) {
 		/* Only what is better than the last one kept can still matter;
 		 * NaN passes the filter too, which costs time only. */
-		const float lowest = score_of_key(keep_best(topk));
+		const float lowest = score_of_key(keep_best(topk, isa));
 		topk->least = lowest != lowest ? -INFINITY : nextafterf(lowest, INFINITY);
 	}
 	topk->count += isa->filter(scores, n, topk->least, first, topk->scores + topk->count,
 				   topk->indices + topk->count);
 }
 
-int64_t omp_topk_finish(struct omp_topk *topk, float *lowest)
+int64_t omp_topk_finish(struct omp_topk *topk, const struct omp_isa *isa, float *lowest)
 {
 	*lowest = -INFINITY;
 	if (topk->k == 0 || topk->count == 0)
 		return topk->count = 0;
 	const int64_t k = topk->k;
 	topk->k = hys_min64(k, topk->count);
-	*lowest = score_of_key(keep_best(topk));
+	*lowest = score_of_key(keep_best(topk, isa));
 	topk->k = k;
 	return topk->count;
 }

@@ -36,6 +36,6 @@ void omp_topk_push(struct omp_topk *topk, const struct omp_isa *isa, const float
 
 /* Leaves the min(K, pushed) best, in ascending order of index; answers how
  * many. *lowest is the worst of them, -inf when there are none. */
-int64_t omp_topk_finish(struct omp_topk *topk, float *lowest);
+int64_t omp_topk_finish(struct omp_topk *topk, const struct omp_isa *isa, float *lowest);
 
 #endif

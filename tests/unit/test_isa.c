@@ -140,6 +140,43 @@ static void test_filter(void **state)
 			}
 }
 
+/* In place, against copying one by one. */
+static void test_keep(void **state)
+{
+	float x[100], scores[100], expected[100];
+	int32_t indices[100];
+	struct rng rng;
+	(void)state;
+	rng_seed(&rng, 14);
+	fill(&rng, x, 100);
+	x[17] = NAN;
+	x[31] = -INFINITY;
+	x[40] = -0.0f;
+	for (int32_t s = 0; isa_at(s); s++)
+		for (int64_t n = 0; n <= 100; n++)
+			for (int32_t b = 0; b < 5; b++) {
+				const float bounds[] = {-INFINITY, -0.5f, 0.0f, 1.0f, INFINITY};
+				int64_t want = 0;
+				for (int64_t i = 0; i < 100; i++) {
+					scores[i] = expected[i] = x[i];
+					indices[i] = (int32_t)(3 * i);
+				}
+				const int64_t count =
+					isa_at(s)->keep(scores, indices, n, bounds[b]);
+				for (int64_t i = 0; i < n; i++) {
+					if (x[i] < bounds[b])
+						continue;
+					assert_true(want < count);
+					assert_int_equal(indices[want], 3 * i);
+					assert_memory_equal(scores + want, expected + i, sizeof *x);
+					want++;
+				}
+				assert_int_equal(count, want);
+				for (int64_t i = n; i < 100; i++)
+					assert_int_equal(indices[i], 3 * i);
+			}
+}
+
 /* Panels of one key in each place, other keys NaN: same bits, and right. */
 static void check_score(const struct omp_isa *isa, const struct omp_query *query, const float *key)
 {
@@ -492,7 +529,7 @@ int main(void)
 		cmocka_unit_test(test_filter),	     cmocka_unit_test(test_score),
 		cmocka_unit_test(test_gemm),	     cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_soften),	     cmocka_unit_test(test_share),
-		cmocka_unit_test(test_score_half),
+		cmocka_unit_test(test_score_half),   cmocka_unit_test(test_keep),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

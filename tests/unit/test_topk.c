@@ -79,7 +79,7 @@ static void check_stream(const struct omp_isa *isa, int64_t n, int64_t k, int64_
 	for (int64_t at = 0; at < n; at += piece)
 		omp_topk_push(&topk, isa, scores_made + at, piece < n - at ? piece : n - at,
 			      (int32_t)at + 5);
-	assert_int_equal(omp_topk_finish(&topk, &lowest), wanted);
+	assert_int_equal(omp_topk_finish(&topk, isa, &lowest), wanted);
 	for (int64_t i = 0; i < n; i++)
 		ranking[i] = (struct candidate){scores_made[i], (int32_t)i + 5};
 	qsort(ranking, (size_t)n, sizeof *ranking, compare_rank);

@@ -60,11 +60,7 @@ static inline void add_block(const struct omp_query *query, int64_t j, int64_t h
 {
 	for (int64_t h = 0; h < heads; h += HEADS) {
 		const int32_t some = (int32_t)(heads - h < HEADS ? heads - h : HEADS);
-		__m512 dot[HEADS][VECTORS];
-		for (int32_t i = 0; i < HEADS; i++)
-			for (int32_t v = 0; v < VECTORS; v++)
-				dot[i][v] = _mm512_load_ps(dots[h + i] + 16 * v);
-		add_some(query, j + h, some, dot, cursor, at);
+		add_some(query, j + h, some, (__m512(*)[VECTORS])(void *)dots[h], cursor, at);
 	}
 }
 

@@ -100,6 +100,9 @@ struct omp_isa {
 	 * write up to OMP_FILTER_SLACK elements behind the last one. */
 	int64_t (*filter)(const float *scores, int64_t n, float least, int32_t first,
 			  float *out_scores, int32_t *out_indices);
+	/* Moves the scores that are not below `least`, NaN too, with their
+	 * indices to the front, in their order; answers how many. */
+	int64_t (*keep)(float *scores, int32_t *indices, int64_t n, float least);
 	bool (*has_nan)(const float *x, int64_t n);
 	/* Largest of x, NaN left out; NaN if there is nothing else. */
 	float (*maximum)(const float *x, int64_t n);

@@ -82,6 +82,24 @@ static int64_t filter(const float *scores, int64_t n, float least, int32_t first
 	return count;
 }
 
+static int64_t keep(float *scores, int32_t *indices, int64_t n, float least)
+{
+	const __m512 bound = _mm512_set1_ps(least);
+	int64_t count = 0;
+	for (int64_t i = 0; i < n; i += 16) {
+		const __mmask16 some = first_lanes(n - i);
+		const __m512 x = _mm512_maskz_loadu_ps(some, scores + i);
+		const __m512i index = _mm512_maskz_loadu_epi32(some, indices + i);
+		const __mmask16 kept = _mm512_mask_cmp_ps_mask(some, x, bound, _CMP_NLT_UQ);
+		const __mmask16 packed = first_lanes(__builtin_popcount(kept));
+		_mm512_mask_storeu_ps(scores + count, packed, _mm512_maskz_compress_ps(kept, x));
+		_mm512_mask_storeu_epi32(indices + count, packed,
+					 _mm512_maskz_compress_epi32(kept, index));
+		count += __builtin_popcount(kept);
+	}
+	return count;
+}
+
 static bool has_nan(const float *x, int64_t n)
 {
 	__mmask16 found = 0;
@@ -111,6 +129,7 @@ void omp_fill_select_avx512(struct omp_isa *isa)
 	isa->panel = PANEL;
 	isa->score = score;
 	isa->filter = filter;
+	isa->keep = keep;
 	isa->has_nan = has_nan;
 	isa->maximum = maximum;
 }

@@ -114,6 +114,18 @@ int64_t omp_filter_portable(const float *scores, int64_t n, float least, int32_t
 	return count;
 }
 
+static int64_t keep(float *scores, int32_t *indices, int64_t n, float least)
+{
+	int64_t count = 0;
+	for (int64_t i = 0; i < n; i++) {
+		const float score = scores[i];
+		scores[count] = score;
+		indices[count] = indices[i];
+		count += !(score < least);
+	}
+	return count;
+}
+
 bool omp_has_nan_portable(const float *x, int64_t n)
 {
 	bool found = false;
@@ -136,6 +148,7 @@ void omp_fill_select_portable(struct omp_isa *isa)
 	isa->panel = PANEL;
 	isa->score = score;
 	isa->filter = omp_filter_portable;
+	isa->keep = keep;
 	isa->has_nan = omp_has_nan_portable;
 	isa->maximum = omp_maximum_portable;
 }
