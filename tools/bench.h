@@ -9,7 +9,8 @@ struct bench {
 	const char *op, *model, *device, *kernels;
 	int64_t rows, keys, repeat;
 	int64_t topk;
-	int64_t share; /* percent of a row's choices that the row before has made, too */
+	int64_t key_spread; /* tenths of the logarithm of key norms */
+	int64_t share;	    /* percent of a row's choices that the row before has made, too */
 	hys_dtype dtype;
 	bool full, json, explain;
 	struct hys_problem problem;

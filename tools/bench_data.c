@@ -71,6 +71,37 @@ static void fill_random(char *host, hys_dtype dtype, int64_t n, double spread, u
 	}
 }
 
+/* Rows of `dim` normal numbers, times log-normal ones that are alike for RUN. */
+static void fill_keys(char *host, hys_dtype dtype, int64_t n, int64_t dim, double sigma,
+		      uint64_t *seed)
+{
+	enum { RUN = 64 };
+	double norm = 1.0;
+	for (int64_t i = 0; i < n; i++) {
+		if (i % (RUN * dim) == 0)
+			norm = exp(sigma * normal(seed));
+		tool_put(dtype, host, i, norm * normal(seed));
+	}
+}
+
+struct hys_tensor bench_keys(struct bench_data *data, hys_dtype dtype, int64_t keys, int64_t dim,
+			     double sigma)
+{
+	if (sigma <= 0)
+		return bench_tensor(data, dtype, 2, keys, dim, 0, 1);
+	int64_t bytes = keys * dim * (int64_t)hys_dtype_size(dtype);
+	struct hys_buffer *buffer = new_buffer(data, bytes);
+	char *host = malloc((size_t)bytes + 1);
+	if (!host)
+		fail(data, HYS_OUT_OF_MEMORY, "no host memory to make operands in");
+	if (host && buffer) {
+		fill_keys(host, dtype, keys * dim, dim, sigma, &data->seed);
+		upload(data, buffer, host, bytes);
+	}
+	free(host);
+	return hys_device(buffer, 0, dtype, 2, keys, dim, 0);
+}
+
 struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
 			       int64_t n1, int64_t n2, double spread)
 {

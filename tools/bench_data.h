@@ -23,6 +23,9 @@ struct bench_data {
  * deviation; 0: undefined content, for outputs. */
 struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
 			       int64_t n1, int64_t n2, double spread);
+/* The same of [keys, dim], whose rows have norms as --key-spread says. */
+struct hys_tensor bench_keys(struct bench_data *data, hys_dtype dtype, int64_t keys, int64_t dim,
+			     double sigma);
 /* Which lists of indices: of rows that are the last of a document of `keys` keys (causal), or see
  * all of it. `share` of a list is what the row before has chosen, 0: all at random. */
 struct bench_choice {

@@ -16,7 +16,7 @@ static void make_select(struct bench_data *d, const struct bench *b, struct hys_
 	args->struct_size = sizeof *args;
 	args->method = b->problem.choosing.method;
 	args->index_q = bench_tensor(d, s->dtype, 3, b->rows, s->heads, s->dim, 1);
-	args->index_k = bench_tensor(d, s->dtype, 2, entries, s->dim, 0, 1);
+	args->index_k = bench_keys(d, s->dtype, entries, s->dim, (double)b->key_spread / 10);
 	args->index_w = bench_tensor(d, HYS_F32, 2, b->rows, s->heads, 0, 1);
 	args->indices = bench_tensor(d, HYS_I32, 3, b->rows, s->groups, b->topk, 0);
 	args->counts = bench_tensor(d, HYS_I32, 2, b->rows, s->groups, 0, 0);

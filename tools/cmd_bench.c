@@ -36,6 +36,7 @@ enum {
 	KEY_MASK,
 	KEY_GROUPS,
 	KEY_SHARE,
+	KEY_SPREAD,
 	KEY_REPEAT,
 	KEY_KERNELS,
 	KEY_ROWS,
@@ -67,6 +68,8 @@ static const struct argp_option options[] = {
 	{"coarse-keep", KEY_COARSE_KEEP, "N", 0, "Coarse blocks kept (default 64)", 0},
 	{"dtype", KEY_DTYPE, "TYPE", 0, "f32 (default), f16, bf16, and for select f8", 0},
 	{"method", KEY_METHOD, "NAME", 0, "exact (default), coarse or coarse_to_fine", 0},
+	{"key-spread", KEY_SPREAD, "SIGMA", 0,
+	 "Select: norms of keys are log-normal, in tenths, alike for 64 of them (default 0)", 0},
 	{"mask", KEY_MASK, "NAME", 0, "causal (default) or full", 0},
 	{"device", 'd', "DEVICE", 0,
 	 "A backend, a device's name or number, or all (default: the first)", 0},
@@ -125,11 +128,13 @@ static int choice(struct argp_state *state, const char *what, const char *text,
 
 static bool parse_number(int key, const char *argument, struct bench *bench)
 {
-	int64_t *sizes[] = {&bench->rows, &bench->keys, &bench->repeat, &bench->share}, value = 0;
-	int keys[] = {KEY_ROWS, KEY_KEYS, KEY_REPEAT, KEY_SHARE};
+	int64_t *sizes[] = {&bench->rows, &bench->keys, &bench->repeat, &bench->share,
+			    &bench->key_spread},
+		value = 0;
+	int keys[] = {KEY_ROWS, KEY_KEYS, KEY_REPEAT, KEY_SHARE, KEY_SPREAD};
 	if (!tool_integer(argument, 1, INT32_MAX, &value))
 		return false;
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		if (key == keys[i])
 			*sizes[i] = value;
 	for (size_t i = 0; i < sizeof problem_keys / sizeof problem_keys[0]; i++) {

@@ -15,6 +15,9 @@
 
 /* What the rows below stand for. */
 static const enum omp_set portable = OMP_SET_PORTABLE;
+#ifdef HYS_ISA_NEON
+static const enum omp_set neon = OMP_SET_NEON;
+#endif
 #ifdef HYS_ISA_AVX2
 static const enum omp_set avx2 = OMP_SET_AVX2;
 #endif
@@ -33,7 +36,7 @@ static const struct hys_kernel kernels[] = {
 };
 
 static const char *const capability_names[] = {"avx2",	     "fma", "f16c", "avx512",
-					       "avx512bf16", "amx", NULL};
+					       "avx512bf16", "amx", "neon", NULL};
 
 #define THREADS_MAX 1024
 
@@ -147,6 +150,8 @@ static hys_status measure(struct hys_device *device, struct hys_device_speed *sp
 	const uint64_t has = device->capabilities;
 	enum omp_set set = OMP_SET_PORTABLE;
 
+	if (has & OMP_NEEDS_NEON)
+		set = OMP_SET_NEON;
 	if ((has & OMP_NEEDS_AVX2) == OMP_NEEDS_AVX2)
 		set = OMP_SET_AVX2;
 	if ((has & OMP_NEEDS_AVX512) == OMP_NEEDS_AVX512)

@@ -61,7 +61,11 @@ uint64_t omp_cpu_capabilities(void)
 
 uint64_t omp_cpu_capabilities(void)
 {
+#ifdef HYS_ISA_NEON
+	return OMP_CAN_NEON;
+#else
 	return 0;
+#endif
 }
 
 #endif

@@ -2,6 +2,7 @@
  * exact method. */
 #include "omp_select.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "omp_kernels.h"
@@ -71,6 +72,7 @@ static void take_scratch(struct omp_arena *arena, struct omp_select_scratch *scr
 	scratch->key = omp_take(arena, scoring->dim, sizeof *scratch->key);
 	scratch->partial = omp_take(arena, isa->panel * scoring->dim, sizeof *scratch->partial);
 	take_picks(arena, scratch, op, size, tile);
+	scratch->bounds = omp_take(arena, tile * scoring->groups, sizeof *scratch->bounds);
 	if (!select->half_dim)
 		return;
 	scratch->half = omp_take(arena, hys_mul64(heads + OMP_HALF_SLACK, select->half_dim),
@@ -109,6 +111,10 @@ static void lay_out(struct omp_arena *arena, struct omp_select *select, hys_op o
 	if (op != HYS_OP_SELECT_COARSE)
 		select->entries =
 			take_panels(arena, select->isa, size->entries, dim, select->half_dim);
+	if (op == HYS_OP_SELECT)
+		select->entries.norms =
+			omp_take(arena, omp_ceil_div(size->entries, select->isa->panel),
+				 sizeof *select->entries.norms);
 	if (op != HYS_OP_SELECT)
 		select->means = take_panels(arena, select->isa, size->coarse_blocks, dim, 0);
 	select->scratch = omp_take(arena, select->threads, sizeof *select->scratch);
@@ -200,23 +206,58 @@ struct packing {
 	int64_t panel_first, panel_end;
 };
 
+/* Panel p as f32; its keys stay in the scratch. */
+static void load_panel(const struct omp_select *select, struct omp_select_scratch *scratch,
+		       int64_t p, int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		omp_load_key(select, p * select->isa->panel + i, scratch->rows + i * select->dim);
+}
+
+static int64_t panel_keys(const struct omp_select *select, int64_t p)
+{
+	const int64_t panel = select->isa->panel;
+	return hys_min64(panel, select->call->size.entries - p * panel);
+}
+
+static void pack_panel(const struct omp_select *select, struct omp_select_scratch *scratch,
+		       int64_t p)
+{
+	const int64_t panel = select->isa->panel, dim = select->dim;
+	const int64_t count = panel_keys(select, p);
+	load_panel(select, scratch, p, count);
+	omp_pack(scratch->rows, count, dim, panel, select->entries.floats + p * panel * dim);
+}
+
+/* The norm of panel p's longest key, rounded up; NaN wins. */
+static float longest_key(const struct omp_select *select, struct omp_select_scratch *scratch,
+			 int64_t p)
+{
+	const int64_t count = panel_keys(select, p);
+	double longest = 0.0;
+	load_panel(select, scratch, p, count);
+	for (int64_t i = 0; i < count; i++) {
+		const double norm =
+			omp_bound_norm(select->isa, scratch->rows + i * select->dim, select->dim);
+		longest = longest != longest || norm <= longest ? longest : norm;
+	}
+	return nextafterf((float)longest, INFINITY);
+}
+
 static void pack_item(void *context, int64_t item, int32_t thread)
 {
 	const struct packing *packing = context;
 	const struct omp_select *select = packing->select;
-	const int64_t panel = select->isa->panel, dim = select->dim;
+	struct omp_select_scratch *scratch = select->scratch + thread;
 	const int64_t from = packing->panel_first + item * PACK_ITEM;
 	const int64_t to = hys_min64(from + PACK_ITEM, packing->panel_end);
-	float *rows = select->scratch[thread].rows;
 	for (int64_t p = from; p < to; p++) {
-		if (select->half_dim) {
-			omp_half_pack(select, select->scratch + thread, p);
-			continue;
-		}
-		const int64_t count = hys_min64(panel, select->call->size.entries - p * panel);
-		for (int64_t i = 0; i < count; i++)
-			omp_load_key(select, p * panel + i, rows + i * dim);
-		omp_pack(rows, count, dim, panel, select->entries.floats + p * panel * dim);
+		if (select->half_dim)
+			omp_half_pack(select, scratch, p);
+		else
+			pack_panel(select, scratch, p);
+		if (select->entries.norms)
+			select->entries.norms[p] = longest_key(select, scratch, p);
 	}
 }
 
@@ -251,6 +292,17 @@ static int64_t keys_at_once(const struct omp_select *select, const struct omp_pa
 	return panel * hys_max64(1, PANEL_BYTES / (panel * key_bytes));
 }
 
+void omp_score_panels(const struct omp_select *select, struct omp_select_scratch *scratch,
+		      const struct omp_query *query, const struct omp_panels *packed, int64_t p,
+		      int64_t count, float *scores)
+{
+	if (packed->halves)
+		omp_half_score(select, scratch, query, p, count, scores);
+	else
+		select->isa->score(query, packed->floats + p * select->isa->panel * select->dim,
+				   count, scores, OMP_STRIP);
+}
+
 /* Scores keys [begin, end), from a multiple of the panel on, to scores[u][strip]
  * of which the first is key `strip`'s. */
 static void score_keys(const struct omp_select *select, struct omp_select_scratch *scratch,
@@ -260,13 +312,25 @@ static void score_keys(const struct omp_select *select, struct omp_select_scratc
 	const int64_t panel = select->isa->panel, step = keys_at_once(select, packed);
 	for (int64_t key = begin; key < end; key += step) {
 		const int64_t panels = omp_ceil_div(hys_min64(step, end - key), panel);
-		float *to = scores + (key - strip);
-		if (packed->halves)
-			omp_half_score(select, scratch, query, key / panel, panels, to);
-		else
-			select->isa->score(query, packed->floats + key * select->dim, panels, to,
-					   OMP_STRIP);
+		omp_score_panels(select, scratch, query, packed, key / panel, panels,
+				 scores + (key - strip));
 	}
+}
+
+/* Whether slot r's row needs none of keys [from, to); their scores are then
+ * below all that is chosen. */
+static bool leave_out(const struct omp_select *select, const struct omp_select_scratch *scratch,
+		      int64_t r, int64_t from, int64_t to, float *scores)
+{
+	const int64_t panel = select->isa->panel, groups = select->groups;
+	if (!select->skip ||
+	    !omp_bound_skips(select, scratch->bounds + r * groups, scratch->picks + r * groups,
+			     from / panel, omp_ceil_div(to, panel)))
+		return false;
+	for (int64_t u = 0; u < groups; u++)
+		for (int64_t i = 0; i < to - from; i++)
+			scores[u * OMP_STRIP + i] = -INFINITY;
+	return true;
 }
 
 /* Scores keys [strip, end) of one strip for all rows that look at them. */
@@ -280,8 +344,12 @@ static void score_strip(const struct omp_select *select, struct omp_select_scrat
 			const struct omp_select_row *row = scan->rows + r;
 			const int64_t from = hys_max64(key, row->begin - row->begin % panel);
 			const int64_t to = hys_min64(hys_min64(key + step, stop), row->end);
-			score_keys(select, scratch, &row->query, scan->panels, from, to, strip,
-				   scratch->strip + r * select->groups * OMP_STRIP);
+			if (from >= to)
+				continue;
+			float *scores = scratch->strip + r * select->groups * OMP_STRIP;
+			if (!leave_out(select, scratch, r, from, to, scores + (from - strip)))
+				score_keys(select, scratch, &row->query, scan->panels, from, to,
+					   strip, scores);
 		}
 }
 
@@ -377,6 +445,9 @@ static void start_row(const struct omp_select *select, struct omp_select_scratch
 		pick->isa = select->isa;
 		pick->scores = picked.scores;
 		omp_pick_start(pick, &tiling, &wanted);
+		if (select->skip && row->begin < row->end)
+			scratch->bounds[r * select->groups + u] =
+				omp_bound_of_query(select->isa, &row->query, u);
 	}
 }
 
@@ -439,10 +510,13 @@ hys_status omp_select_run(const struct hys_kernel *kernel, struct hys_stream *st
 	int32_t nan_rows = 0;
 	(void)instance, (void)error;
 	lay_out(&arena, &select, call->op, &call->size);
+	if (!omp_bound_applies(call))
+		select.entries.norms = NULL;
 	if (call->op != HYS_OP_SELECT_COARSE)
 		pack_entries(&select);
 	if (call->op != HYS_OP_SELECT)
 		omp_select_means(&select);
+	select.skip = select.entries.norms && omp_bound_pays(&select);
 	omp_for(select.threads, omp_ceil_div(call->size.rows, select.tile), tile_item, &select);
 	for (int32_t i = 0; i < select.threads; i++)
 		nan_rows += select.scratch[i].nan_rows;

@@ -19,23 +19,30 @@ struct omp_panels {
 	float *floats;	  /* [panels][dim][panel] */
 	uint16_t *halves; /* [panels][half_dim / 2][panel][2] */
 	int32_t *lowest;  /* [panels] of their exponents, omp_half.c */
+	float *norms;	  /* [panels] of their longest keys, omp_bound.c; or NULL */
+};
+
+/* A row's scores in one group are at most factor * |key| + least. */
+struct omp_bound {
+	double factor, least;
 };
 
 /* What one thread works with. */
 struct omp_select_scratch {
-	float *q;		 /* [tile][heads][dim] */
-	uint16_t *half;		 /* [tile][heads][half_dim], and some rows of slack */
-	float *w;		 /* [tile][heads] */
-	float *strip;		 /* [tile][groups][OMP_STRIP] */
-	struct omp_pick *picks;	 /* [tile][groups] */
-	struct omp_pick *finals; /* [1], coarse_to_fine */
-	float *rows;		 /* [panel][dim], keys before packing */
-	double *sums;		 /* [dim] */
-	float *key;		 /* [dim] */
-	float *partial;		 /* [dim][panel], a partly visible block's mean */
-	uint16_t *half_key;	 /* [dim] */
-	float *careful_keys;	 /* [dim][panel], keys that want f32 */
-	float *careful;		 /* [groups][panel], their scores */
+	float *q;		  /* [tile][heads][dim] */
+	uint16_t *half;		  /* [tile][heads][half_dim], and some rows of slack */
+	float *w;		  /* [tile][heads] */
+	float *strip;		  /* [tile][groups][OMP_STRIP] */
+	struct omp_pick *picks;	  /* [tile][groups] */
+	struct omp_bound *bounds; /* the same, if there are norms */
+	struct omp_pick *finals;  /* [1], coarse_to_fine */
+	float *rows;		  /* [panel][dim], keys before packing */
+	double *sums;		  /* [dim] */
+	float *key;		  /* [dim] */
+	float *partial;		  /* [dim][panel], a partly visible block's mean */
+	uint16_t *half_key;	  /* [dim] */
+	float *careful_keys;	  /* [dim][panel], keys that want f32 */
+	float *careful;		  /* [groups][panel], their scores */
 	int32_t nan_rows;
 };
 
@@ -47,6 +54,7 @@ struct omp_select {
 	int64_t half_dim;		    /* 0: entries are packed as f32 */
 	struct omp_panels entries;	    /* index_k */
 	struct omp_panels means;	    /* of coarse blocks, f32 */
+	bool skip;			    /* what a bound shows to be needless */
 	struct omp_select_scratch *scratch; /* [threads] */
 };
 
@@ -70,6 +78,11 @@ struct omp_scan {
 /* Scores what each row wants and hands it to its picks. */
 void omp_scan_tile(const struct omp_select *select, struct omp_select_scratch *scratch,
 		   const struct omp_scan *scan);
+
+/* Scores `count` panels from p on, to scores[groups][OMP_STRIP]. */
+void omp_score_panels(const struct omp_select *select, struct omp_select_scratch *scratch,
+		      const struct omp_query *query, const struct omp_panels *packed, int64_t p,
+		      int64_t count, float *scores);
 
 /* Scores entries [begin, end) for the heads of one group and hands them to
  * `pick`. */
@@ -100,6 +113,17 @@ void omp_half_load_query(const struct omp_select *select, struct omp_select_scra
 void omp_half_pack(const struct omp_select *select, struct omp_select_scratch *scratch, int64_t p);
 void omp_half_score(const struct omp_select *select, struct omp_select_scratch *scratch,
 		    const struct omp_query *query, int64_t p, int64_t panels, float *scores);
+
+/* omp_bound.c: whether a call may leave keys out; an upper bound of |x|; that of
+ * a row's scores in group u; whether entries of panels [first, end) cannot reach
+ * any group's choice; and whether that will be so often, judged by a sample. */
+bool omp_bound_applies(const struct hys_call *call);
+double omp_bound_norm(const struct omp_isa *isa, const float *x, int64_t n);
+struct omp_bound omp_bound_of_query(const struct omp_isa *isa, const struct omp_query *query,
+				    int64_t u);
+bool omp_bound_skips(const struct omp_select *select, const struct omp_bound *bounds,
+		     const struct omp_pick *picks, int64_t first, int64_t end);
+bool omp_bound_pays(const struct omp_select *select);
 
 /* omp_select_coarse.c: fills select->means, and one tile of rows. */
 void omp_select_means(struct omp_select *select);

@@ -11,6 +11,7 @@ static inline const struct omp_isa *isa_at(int32_t i)
 	static struct omp_isa isas[OMP_SETS];
 	static const uint64_t needs[OMP_SETS] = {
 		[OMP_SET_PORTABLE] = 0,
+		[OMP_SET_NEON] = OMP_NEEDS_NEON,
 		[OMP_SET_AVX2] = OMP_NEEDS_AVX2,
 		[OMP_SET_AVX512] = OMP_NEEDS_AVX512,
 		[OMP_SET_AVX512BF16] = OMP_NEEDS_AVX512BF16,

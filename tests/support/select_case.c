@@ -13,7 +13,8 @@ static int32_t or_else(int32_t value, int32_t otherwise)
 
 static void complete_case(struct hys_problem *problem, const struct select_case *about)
 {
-	const bool exact = about->values == SCORES_INTEGERS || about->values == SCORES_FEW;
+	const bool exact = about->values == SCORES_INTEGERS || about->values == SCORES_FEW ||
+			   about->values == SCORES_SPREAD;
 
 	*problem = (struct hys_problem){
 		.struct_size = sizeof(*problem),
@@ -120,16 +121,30 @@ static void make_special(struct select_data *data, struct rng *rng)
 	}
 }
 
+static void spread_norms(double *k, int64_t entries, int32_t dim, struct rng *rng)
+{
+	int32_t power = 0;
+
+	for (int64_t e = 0; e < entries; e++) {
+		if (e % 40 == 0)
+			power = (int32_t)fmin(fmax(2.0 * rng_normal(rng) + 6.0, 0.0), 12.0);
+		for (int32_t d = 0; d < dim; d++)
+			k[e * dim + d] = ldexp(k[e * dim + d], power);
+	}
+}
+
 static void fill_values(struct select_data *data, struct rng *rng)
 {
 	const struct hys_scoring *s = &data->problem.scoring;
 	const int64_t w_count = data->visible.rows * s->heads;
 	const int64_t q_count = w_count * s->dim, k_count = data->visible.entries * s->dim;
 
-	if (data->about->values == SCORES_INTEGERS) {
+	if (data->about->values == SCORES_INTEGERS || data->about->values == SCORES_SPREAD) {
 		rng_fill_integers(rng, data->q, q_count, -3, 4);
 		rng_fill_integers(rng, data->k, k_count, -3, 4);
 		rng_fill_integers(rng, data->w, w_count, -2, 3);
+		if (data->about->values == SCORES_SPREAD)
+			spread_norms(data->k, data->visible.entries, s->dim, rng);
 	} else if (data->about->values == SCORES_FEW || data->about->values == SCORES_ZERO) {
 		const int64_t high = data->about->values == SCORES_FEW ? 2 : 1;
 
@@ -202,6 +217,7 @@ static bool is_exact(const struct select_case *about)
 {
 	switch (about->values) {
 	case SCORES_INTEGERS:
+	case SCORES_SPREAD:
 	case SCORES_FEW:
 	case SCORES_EQUAL:
 	case SCORES_ZERO:

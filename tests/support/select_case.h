@@ -9,6 +9,7 @@
 enum score_values {
 	SCORES_NORMAL = 0,
 	SCORES_INTEGERS, /* small ones, scale 1: exact in f32, many ties */
+	SCORES_SPREAD,	 /* the same times powers of two, log-normal, alike for 40 keys */
 	SCORES_FEW,	 /* one of three values: next to nothing but ties */
 	SCORES_EQUAL,	 /* all keys the same: equal scores by equal arithmetic */
 	SCORES_ZERO,	 /* q, k and w of both signs and zero: +0 and -0 */

@@ -3,6 +3,7 @@
 # Instruction sets beyond the baseline: file suffix, processors that may have it, compiler flags.
 # A file backends/openmp/isa/*_<suffix>.c is built, and HYS_ISA_<SUFFIX> defined, where both fit. Add a line for a new suffix.
 set(HYS_ISA_TABLE
+    "neon|aarch64,arm64|-ffp-contract=off" # part of the baseline there
     "avx2|x86_64,amd64,i.86|-mavx2 -mfma -mf16c"
     "avx512|x86_64,amd64|-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl"
     "avx512bf16|x86_64,amd64|-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16"

@@ -11,6 +11,18 @@ static void fill_portable(struct omp_isa *isa)
 	omp_fill_peak_portable(isa);
 }
 
+#ifdef HYS_ISA_NEON
+/* Exponentials are left to plain C, which compilers vectorise. */
+static void fill_neon(struct omp_isa *isa)
+{
+	omp_fill_vector_neon(isa);
+	omp_fill_gemm_neon(isa);
+	omp_fill_rows_neon(isa);
+	omp_fill_select_neon(isa);
+	omp_fill_peak_neon(isa);
+}
+#endif
+
 #ifdef HYS_ISA_AVX2
 static void fill_avx2(struct omp_isa *isa)
 {
@@ -38,6 +50,10 @@ static void fill_avx512(struct omp_isa *isa)
 void omp_isa_fill(struct omp_isa *isa, enum omp_set set)
 {
 	fill_portable(isa);
+#ifdef HYS_ISA_NEON
+	if (set >= OMP_SET_NEON)
+		fill_neon(isa);
+#endif
 #ifdef HYS_ISA_AVX2
 	if (set >= OMP_SET_AVX2)
 		fill_avx2(isa);

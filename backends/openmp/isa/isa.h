@@ -132,6 +132,7 @@ struct omp_isa {
  * processor have. */
 enum omp_set {
 	OMP_SET_PORTABLE,
+	OMP_SET_NEON,
 	OMP_SET_AVX2,
 	OMP_SET_AVX512,
 	OMP_SET_AVX512BF16,

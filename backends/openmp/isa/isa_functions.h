@@ -13,6 +13,12 @@ void omp_fill_rows_portable(struct omp_isa *isa);
 void omp_fill_select_portable(struct omp_isa *isa);
 void omp_fill_peak_portable(struct omp_isa *isa);
 
+void omp_fill_vector_neon(struct omp_isa *isa);
+void omp_fill_gemm_neon(struct omp_isa *isa);
+void omp_fill_rows_neon(struct omp_isa *isa);
+void omp_fill_select_neon(struct omp_isa *isa);
+void omp_fill_peak_neon(struct omp_isa *isa);
+
 void omp_fill_vector_avx2(struct omp_isa *isa);
 void omp_fill_softmax_avx2(struct omp_isa *isa);
 void omp_fill_gemm_avx2(struct omp_isa *isa);
