@@ -1,6 +1,8 @@
 /* A job on several ranks: its communicator, its memory, how ranks agree. */
 #include "context_parallel.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "hash.h"
@@ -16,6 +18,20 @@ hys_status hys_cp_mpi(int code, const char *what, struct hys_error *error)
 		return HYS_OK;
 	(void)MPI_Error_string(code, text, &length);
 	return hys_fail(error, HYS_IO, code, "%s: %s", what, text);
+}
+
+void hys_cp_trace(const struct hys_cp *cp, double start, const char *format, ...)
+{
+	char what[160];
+	va_list arguments;
+
+	if (!cp->trace)
+		return;
+	va_start(arguments, format);
+	if (vsnprintf(what, sizeof(what), format, arguments) < 0)
+		what[0] = '\0';
+	va_end(arguments);
+	cp->trace(cp->trace_user, start, MPI_Wtime(), what);
 }
 
 /* What a failing rank has to say. */
@@ -56,6 +72,7 @@ hys_status hys_cp_agree(struct hys_cp *cp, hys_status status, uint64_t what,
 	agreed = hys_cp_mpi(MPI_Allreduce(mine, all, 3, MPI_INT64_T, MPI_MIN, cp->comm),
 			    "MPI_Allreduce", error);
 	cp->waited_s += MPI_Wtime() - start;
+	hys_cp_trace(cp, start, "agree");
 	if (agreed != HYS_OK)
 		return agreed;
 	if (all[0] != INT64_MAX)
@@ -87,6 +104,8 @@ static hys_status take_options(struct hys_cp *cp, const struct hys_cp_options *o
 	cp->way = options->way;
 	cp->slices = options->slices;
 	cp->mode = options->mode;
+	cp->trace = options->trace;
+	cp->trace_user = options->trace_user;
 	if (options->allocate)
 		cp->allocator = (struct hys_allocator){options->allocate, options->release,
 						       options->allocate_user};

@@ -33,6 +33,8 @@ struct hys_cp {
 	struct hys_cp_block blocks[HYS_CP_BLOCKS];
 	struct hys_cp_traffic traffic;
 	double waited_s;
+	void (*trace)(void *user, double start_s, double end_s, const char *what);
+	void *trace_user;
 	struct hys_cp_keys *keys; /* list of all there are */
 };
 
@@ -48,6 +50,10 @@ struct hys_cp_batch {
 
 /* HYS_OK or HYS_IO for what an MPI function answered. */
 hys_status hys_cp_mpi(int code, const char *what, struct hys_error *error);
+
+/* Tells the caller's trace what was done since `start`. */
+void hys_cp_trace(const struct hys_cp *cp, double start, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Collective. Every rank gives its status, with what `own` says of it; `what`
  * stands for the call that it is in. The lowest rank's failure, or
@@ -195,7 +201,7 @@ hys_status hys_cp_finish_sum(struct hys_cp *cp, const struct hys_plan *plan, str
 			     const struct hys_tensor *target, char *total, bool accumulate,
 			     struct hys_error *error);
 
-/* ---- context_parallel_ops.c ---- */
+/* ---- context_parallel_fields.c: what each operation moves ---- */
 
 enum hys_cp_use {
 	HYS_CP_IN = 0, /* keys, gathered */
@@ -225,6 +231,58 @@ struct hys_cp_op {
 bool hys_cp_in_ring(hys_op op);
 /* NULL for one that has no keys to move. */
 const struct hys_cp_op *hys_cp_op_of(hys_op op);
+
+/* ---- context_parallel_ops.c ---- */
+
+#define HYS_CP_TENSORS_MAX 6
+#define HYS_CP_TOTALS_MAX 2
+
+/* What all args structs begin with. */
+struct hys_cp_head {
+	size_t struct_size;
+	int64_t row_first, row_count;
+};
+
+union hys_cp_arguments {
+	struct hys_cp_head head;
+	struct hys_select_args select;
+	struct hys_attention_args forward;
+	struct hys_attention_grad_args backward;
+	struct hys_loss_args loss;
+	struct hys_fidelity_args fidelity;
+};
+
+struct hys_cp_total {
+	const struct hys_tensor *target; /* the caller's */
+	struct hys_cp_block *block, *host;
+	struct hys_tensor own;
+};
+
+struct hys_cp_call {
+	const struct hys_cp_op *op;
+	struct hys_cp_batch *batch;
+	struct hys_exec *exec;
+	const void *given;
+	union hys_cp_arguments args; /* tensors of keys replaced */
+	bool accumulate;
+	struct hys_cp_keys *keys[HYS_CP_TENSORS_MAX]; /* that the call reads */
+	bool own[HYS_CP_TENSORS_MAX];		      /* gathered by it */
+	int32_t key_count;
+	struct hys_cp_sum sums[HYS_CP_TENSORS_MAX];
+	int32_t sum_count;
+	struct hys_cp_total totals[HYS_CP_TOTALS_MAX];
+	int32_t total_count;
+	uint64_t what; /* for the ranks to compare */
+};
+
+/* ---- context_parallel_sampled.c: rows of all ranks that a loss counts ---- */
+
+/* Whether only some rows count, numbered among those of all ranks. */
+bool hys_cp_is_sampled(struct hys_cp_call *call);
+/* Runs the operation on every run of the rank's rows, sampled as all rows are. */
+hys_status hys_cp_run_sampled(struct hys_cp_call *call, struct hys_error *error);
+/* Collective: what a loss's mean divides by on all ranks. */
+hys_status hys_cp_agree_on_divisor(struct hys_cp_call *call, struct hys_error *error);
 
 static inline struct hys_tensor *hys_cp_field_tensor(const struct hys_cp_field *field, void *args)
 {

@@ -172,7 +172,10 @@ cleanup:
 
 static hys_status take_slice(struct hys_cp_keys *keys, struct hys_error *error)
 {
+	static const char *const parts[HYS_CUT_PART_COUNT] = {"rows", "keys", "entries",
+							      "window keys"};
 	const int32_t slice = keys->arrived;
+	const double start = MPI_Wtime();
 	int32_t first = 0, end;
 	hys_status status;
 
@@ -182,6 +185,8 @@ static hys_status take_slice(struct hys_cp_keys *keys, struct hys_error *error)
 		end++;
 	HYS_TRY(hys_cp_wait_receives(keys->batch->cp, end - first, keys->requests + first, error));
 	keys->arrived++;
+	hys_cp_trace(keys->batch->cp, start, "wait for %s, slice %d of %d", parts[keys->part],
+		     slice + 1, hys_cut_slices(keys->batch->cut));
 	if (keys->buffer)
 		HYS_TRY(write_slice(keys, slice, error));
 cleanup:

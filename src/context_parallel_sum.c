@@ -166,10 +166,13 @@ hys_status hys_cp_sum_run(struct hys_cp_sum *sum, struct hys_exec *exec, bool ac
 	struct hys_error own = {0};
 	hys_status status, fetched;
 	int32_t posted = 0;
+	double start = MPI_Wtime();
 
 	sum->requests[sum->out.count] = sum->requests[sum->out.count + 1] = MPI_REQUEST_NULL;
 	/* What could not be read is sent all the same: others count on it. */
 	fetched = bring_to_host(sum, exec, &partial, &own);
+	hys_cp_trace(cp, start, "gradients of keys to the host");
+	start = MPI_Wtime();
 	HYS_TRY(expect(sum, 0, error));
 	HYS_TRY(expect(sum, 1, error));
 	for (; posted < sum->out.count; posted++)
@@ -177,6 +180,7 @@ hys_status hys_cp_sum_run(struct hys_cp_sum *sum, struct hys_exec *exec, bool ac
 				    (const char *)partial, &sum->requests[posted], error));
 	HYS_TRY(add_all(sum, partial, error));
 	HYS_TRY(hys_cp_wait_sends(cp, posted, sum->requests, error));
+	hys_cp_trace(cp, start, "gradients of keys to their owners");
 	if (fetched != HYS_OK && error)
 		*error = own;
 	HYS_TRY(fetched);

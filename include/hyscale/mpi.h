@@ -53,6 +53,10 @@ struct hys_cp_options {
 	void *(*allocate)(void *user, size_t bytes, size_t align);
 	void (*release)(void *user, void *pointer);
 	void *allocate_user;
+	/* Called when a call has waited for, given or moved something; seconds
+	 * of MPI_Wtime. NULL = nothing is traced. */
+	void (*trace)(void *user, double start_s, double end_s, const char *what);
+	void *trace_user;
 };
 
 /* Collective. Works on a duplicate of `comm`, which it frees at the end; MPI
