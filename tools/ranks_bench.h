@@ -1,0 +1,78 @@
+/* ranks_bench.h - what the files of hyscale-ranks share. */
+#ifndef HYS_TOOLS_RANKS_BENCH_H
+#define HYS_TOOLS_RANKS_BENCH_H
+
+#include "tool.h"
+
+#include "hyscale/mpi.h"
+
+#define RANKS_BUFFERS_MAX 40
+#define RANKS_EVENTS_MAX 512
+
+/* What the command line asks for. */
+struct ranks_options {
+	const char *model, *device, *way, *mode;
+	int64_t tokens, documents, repeat, slices, topk;
+	hys_dtype dtype, index_dtype;
+	hys_method method;
+	bool alone, trace, no_backward;
+	struct hys_problem problem;
+};
+
+/* A device of this rank, and page-locked memory for it where there is such. */
+struct ranks_device {
+	struct hys_context *context;
+	int32_t number;
+	bool on_device; /* tensors lie in buffers */
+	void *native_context, *native_queue;
+	struct {
+		void *host, *memory;
+	} pinned[RANKS_BUFFERS_MAX];
+};
+
+bool ranks_device_open(struct ranks_device *device, const char *name, int local_rank,
+		       struct hys_error *error);
+void ranks_device_close(struct ranks_device *device);
+/* For hys_cp_options; NULL functions where there is no page-locked memory. */
+void ranks_device_memory(struct ranks_device *device, struct hys_cp_options *options);
+
+/* Tensors of one rank, in buffers or host memory. */
+struct ranks_data {
+	struct ranks_device *device;
+	struct hys_exec *exec;
+	struct hys_buffer *buffers[RANKS_BUFFERS_MAX];
+	void *hosts[RANKS_BUFFERS_MAX];
+	int32_t count;
+	uint64_t seed;
+	bool failed;
+	struct hys_error error;
+};
+
+/* `spread` 0: undefined content. */
+struct hys_tensor ranks_tensor(struct ranks_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
+			       int64_t n1, int64_t n2, double spread);
+void ranks_data_free(struct ranks_data *data);
+
+/* The arguments of a step of one layer for so many rows, entries and keys. */
+struct ranks_step {
+	struct hys_select_args select;
+	struct hys_attention_args forward;
+	struct hys_attention_grad_args backward;
+};
+bool ranks_step_make(struct ranks_data *data, const struct ranks_options *options, int64_t rows,
+		     int64_t entries, int64_t keys, struct ranks_step *step);
+
+/* What a job told of itself. */
+struct ranks_trace {
+	double zero_s;
+	int32_t count;
+	struct {
+		double start_s, end_s;
+		char what[112];
+	} events[RANKS_EVENTS_MAX];
+};
+void ranks_trace_add(void *user, double start_s, double end_s, const char *what);
+/* Collective: rank after rank, as text. */
+void ranks_trace_print(const struct ranks_trace *trace, MPI_Comm comm);
+
+#endif
