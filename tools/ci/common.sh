@@ -36,12 +36,12 @@ skip_stage() { # why, and how to get what is missing
     exit 77
 }
 
-# Without one of these commands the whole stage is skipped.
+# Without one of these programs the whole stage is skipped. (type -P: a stage has functions of the same names.)
 need() { # Debian-package command...
     local package=$1 command
     shift
     for command in "$@"; do
-        command -v "$command" >/dev/null || skip_stage "no $command here: tools/setup.sh ci (Debian: $package)"
+        type -P "$command" > /dev/null || skip_stage "no $command here: tools/setup.sh ci (Debian: $package)"
     done
 }
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
 . tools/ci/common.sh
+need clang clang
 build fuzz fuzz && run_tests fuzz -- -L '^fuzz$'
 finish
