@@ -50,6 +50,7 @@ struct hys_device {
 	struct hys_device_info info;
 	uint64_t capabilities; /* bits of the backend's capability_names */
 	bool host_memory;      /* kernels and buffers use host pointers */
+	int32_t slow;	       /* the core's: how many times slower it is to be, 0 = it is not */
 };
 
 /* Where a backend reports what it found: first one report, add or reject, for

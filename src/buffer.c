@@ -325,26 +325,35 @@ static hys_status check_rows(const struct hys_exec *exec, const struct hys_batch
 }
 
 hys_status hys_rows_read(struct hys_exec *exec, struct hys_batch *batch,
-			 const struct hys_tensor *tensor, void *target, struct hys_error *error)
+			 const struct hys_tensor *tensor, int64_t row_first, int64_t row_count,
+			 void *target, struct hys_error *error)
 {
 	struct hys_task task = {.run = run_read};
 	hys_status status = check_rows(exec, batch, tensor, target, error);
 	int64_t row_bytes, start;
 
-	if (status != HYS_OK || batch->rows == 0)
+	if (status != HYS_OK || row_count == 0)
 		return status;
+	if (row_first < 0 || row_count < 0 || row_first > batch->rows - row_count)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"row_first is %lld and row_count %lld, expected a range of the "
+				"batch's %lld rows",
+				(long long)row_first, (long long)row_count, (long long)batch->rows);
 	row_bytes =
 		hys_tensor_elements(tensor) / batch->rows * (int64_t)hys_dtype_size(tensor->dtype);
 	start = tensor->offset * (int64_t)hys_dtype_size(tensor->dtype);
 	task.copy.count[0] = task.copy.count[1] = 1;
 	for (int32_t i = 0; status == HYS_OK && i < batch->range_count; i++) {
 		const struct hys_range *range = &batch->ranges[i];
+		const int64_t first = hys_max64(range->first, row_first);
+		const int64_t end = hys_min64(range->first + range->count, row_first + row_count);
 
-		task.copy.bytes = range->count * row_bytes;
-		task.copy.host = (char *)target + range->first * row_bytes;
-		task.copy.device =
-			(struct hys_region){NULL, tensor->buffer->replicas[range->lane],
-					    start + range->first * row_bytes, task.copy.bytes};
+		if (first >= end)
+			continue;
+		task.copy.bytes = (end - first) * row_bytes;
+		task.copy.host = (char *)target + (first - row_first) * row_bytes;
+		task.copy.device = (struct hys_region){NULL, tensor->buffer->replicas[range->lane],
+						       start + first * row_bytes, task.copy.bytes};
 		status = hys_exec_submit(exec, range->lane, &task, error);
 	}
 	return status;

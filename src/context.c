@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "discovery.h"
+#include "slow.h"
 
 /* ---- hys_host ---- */
 
@@ -183,6 +184,7 @@ hys_status hys_context_create(const struct hys_context_options *options,
 	HYS_TRY(make_context(&allocator, &made, error));
 	HYS_TRY(fill_host(made, options, error));
 	HYS_TRY(find_devices(made, options, error));
+	hys_slow_read(made);
 	*context = made;
 	made = NULL;
 cleanup:

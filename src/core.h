@@ -63,7 +63,7 @@ struct hys_pace {
 struct hys_wisdom;
 struct hys_wisdom *hys_wisdom_create(const struct hys_allocator *allocator);
 void hys_wisdom_destroy(struct hys_wisdom *wisdom);
-/* Signature of a device: backend, name, driver and the backend's kernel
+/* Signature of a device: backend, name, driver, units and the backend's kernel
  * list. */
 uint64_t hys_device_signature(const struct hys_device *device);
 /* Kernel name that wisdom knows, or NULL. Under the context's lock. */

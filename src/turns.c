@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "gather.h"
+#include "slow.h"
 
 /* Guided: a lane takes so much of what would keep all busy to the end. */
 #define PIECE 0.5
@@ -388,6 +389,7 @@ static hys_status take_turn(struct hys_exec *exec, int32_t lane, const struct hy
 	if (!gather->guided)
 		return HYS_OK; /* `deliver` waits for all of it at once */
 	HYS_TRY(exec->plan->devices[lane]->backend->finish(exec->lanes[lane].stream, error));
+	hys_slow_down(exec->plan->devices[lane], hys_now_s() - begun);
 	pthread_mutex_lock(&gather->lock);
 	own->guided_real_s += hys_now_s() - begun;
 	own->guided_foretold_s += foretold;
@@ -404,6 +406,9 @@ static hys_status deliver(struct hys_exec *exec, int32_t lane, const struct hys_
 
 	HYS_TRY(hys_stage_sums_out(exec, lane, task, error));
 	HYS_TRY(exec->plan->devices[lane]->backend->finish(exec->lanes[lane].stream, error));
+	if (!exec->gather->guided)
+		hys_slow_down(exec->plan->devices[lane],
+			      hys_now_s() - exec->gather->lanes[lane].begun_s);
 cleanup:
 	return status;
 }

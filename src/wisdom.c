@@ -144,6 +144,8 @@ uint64_t hys_device_signature(const struct hys_device *device)
 
 	hash = hash_text(hash, device->info.name);
 	hash = hash_text(hash, device->info.driver);
+	hash = hys_hash(hash, &device->info.compute_units, sizeof(device->info.compute_units));
+	hash = hys_hash(hash, &device->slow, sizeof(device->slow));
 	for (int32_t i = 0; i < backend->kernel_count; i++)
 		hash = hash_text(hash, backend->kernels[i].name);
 	return hash;

@@ -6,13 +6,15 @@
 
 /* What the command line asks for; the problem is complete before anything runs. */
 struct bench {
-	const char *op, *model, *device, *kernels;
+	const char *op, *model, *device, *kernels, *speeds;
 	int64_t rows, keys, repeat;
 	int64_t topk;
 	int64_t key_spread; /* tenths of the logarithm of key norms */
 	int64_t share;	    /* percent of a row's choices that the row before has made, too */
+	int64_t documents;  /* packed, of Zipf lengths; 0 = one */
+	int split;	    /* 0 static, 1 equal, 2 guided */
 	hys_dtype dtype;
-	bool full, json, explain;
+	bool full, json, explain, rows_given, twice;
 	struct hys_problem problem;
 };
 

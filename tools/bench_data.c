@@ -57,8 +57,8 @@ static struct hys_buffer *new_buffer(struct bench_data *data, int64_t bytes)
 	return *slot;
 }
 
-/* Random values; past the first FRESH, runs of those from random places, which is much quicker. */
-static void fill_random(char *host, hys_dtype dtype, int64_t n, double spread, uint64_t *seed)
+/* Past the first FRESH, runs of those from random places, which is much quicker. */
+void bench_fill(char *host, hys_dtype dtype, int64_t n, double spread, uint64_t *seed)
 {
 	enum { FRESH = 1 << 24, RUN = 1 << 12 };
 	const int64_t size = (int64_t)hys_dtype_size(dtype), fresh = n < FRESH ? n : FRESH;
@@ -111,7 +111,7 @@ struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t
 	if (buffer && spread > 0) {
 		char *host = malloc((size_t)bytes + 1);
 		if (host)
-			fill_random(host, dtype, n, spread, &data->seed);
+			bench_fill(host, dtype, n, spread, &data->seed);
 		if (!host)
 			fail(data, HYS_OUT_OF_MEMORY, "no host memory to make operands in");
 		else

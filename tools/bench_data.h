@@ -26,6 +26,8 @@ struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t
 /* The same of [keys, dim], whose rows have norms as --key-spread says. */
 struct hys_tensor bench_keys(struct bench_data *data, hys_dtype dtype, int64_t keys, int64_t dim,
 			     double sigma);
+/* n normal values of that standard deviation. */
+void bench_fill(char *host, hys_dtype dtype, int64_t n, double spread, uint64_t *seed);
 /* Which lists of indices: of rows that are the last of a document of `keys` keys (causal), or see
  * all of it. `share` of a list is what the row before has chosen, 0: all at random. */
 struct bench_choice {

@@ -1,5 +1,7 @@
 /* cmd_bench.c - how fast an operation is on a device. */
 #include "bench.h"
+#include "bench_balance.h"
+#include "bench_devices.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +13,22 @@ static const char doc[] =
 	"dense_forward or dense_backward. Rows are the last ones of a causal document "
 	"unless --mask full. Attention runs on K distinct visible rows chosen at random; "
 	"the fraction is of the f32 multiply-add peak that is measured on the device in "
-	"the same run. The caches of GPUs are flushed before each run.\v"
+	"the same run. The caches of GPUs are flushed before each run.\n"
+	"OP may be balance, too: how evenly devices share rows of uneven cost, by number, by "
+	"measured speed, by what a call took, and piece by piece; on two halves of an OpenCL "
+	"device, "
+	"one of them slowed down, or on the devices that --device names. Or devices: select, and "
+	"attention over what it picks, forward and backward, on one of the devices that --device "
+	"names "
+	"and on all of them, tensors resident: gain, imbalance, whether bits and results agree.\v"
 	"Examples:\n"
 	"  hyscale bench select --rows 512 --keys 8192 --index-heads 64 --topk 2048\n"
 	"  hyscale bench dense_forward --rows 1024 --keys 4096 --explain\n"
 	"  hyscale bench attention_forward --model dsv32 --rows 256 --dtype bf16\n"
-	"  hyscale bench select --model dsv32 --method coarse_to_fine --json\n";
+	"  hyscale bench select --model dsv32 --method coarse_to_fine --json\n"
+	"  hyscale bench balance\n"
+	"  hyscale bench balance --device all --dtype bf16\n"
+	"  hyscale bench devices --device opencl --dtype bf16 --rows 32768 --documents 8\n";
 
 enum {
 	KEY_INDEX_HEADS = 0x100,
@@ -39,6 +51,10 @@ enum {
 	KEY_SPREAD,
 	KEY_REPEAT,
 	KEY_KERNELS,
+	KEY_SPEEDS,
+	KEY_DOCUMENTS,
+	KEY_SPLIT,
+	KEY_TWICE,
 	KEY_ROWS,
 	KEY_KEYS
 };
@@ -74,6 +90,12 @@ static const struct argp_option options[] = {
 	{"device", 'd', "DEVICE", 0,
 	 "A backend, a device's name or number, or all (default: the first)", 0},
 	{"kernels", KEY_KERNELS, "NAMES", 0, "Force kernels by name, comma list", 0},
+	{"documents", KEY_DOCUMENTS, "N", 0,
+	 "devices: so many packed documents of Zipf lengths (default: one)", 0},
+	{"split", KEY_SPLIT, "NAME", 0, "devices: static (default), equal or guided", 0},
+	{"twice", KEY_TWICE, 0, 0,
+	 "devices: every device twice, as if there were another: what sharing costs", 0},
+	{"speeds", KEY_SPEEDS, "A:B", 0, "balance: 1:1, 1:2 or 1:4 alone (default: all three)", 0},
 	{"repeat", KEY_REPEAT, "N", 0, "Timed runs (default 20)", 0},
 	{"json", 'j', 0, 0, "One JSON object a line", 0},
 	{"explain", 'x', 0, 0, "Print what bounds the operation, and how near it came", 0},
@@ -128,15 +150,16 @@ static int choice(struct argp_state *state, const char *what, const char *text,
 
 static bool parse_number(int key, const char *argument, struct bench *bench)
 {
-	int64_t *sizes[] = {&bench->rows, &bench->keys, &bench->repeat, &bench->share,
-			    &bench->key_spread},
-		value = 0;
-	int keys[] = {KEY_ROWS, KEY_KEYS, KEY_REPEAT, KEY_SHARE, KEY_SPREAD};
+	int64_t *sizes[] = {&bench->rows,  &bench->keys,       &bench->repeat,
+			    &bench->share, &bench->key_spread, &bench->documents};
+	int64_t value = 0;
+	int keys[] = {KEY_ROWS, KEY_KEYS, KEY_REPEAT, KEY_SHARE, KEY_SPREAD, KEY_DOCUMENTS};
 	if (!tool_integer(argument, 1, INT32_MAX, &value))
 		return false;
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 6; i++)
 		if (key == keys[i])
 			*sizes[i] = value;
+	bench->rows_given = bench->rows_given || key == KEY_ROWS;
 	for (size_t i = 0; i < sizeof problem_keys / sizeof problem_keys[0]; i++) {
 		int32_t small = (int32_t)value;
 		if (key == problem_keys[i].key)
@@ -150,6 +173,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
 	static const char *const dtypes[] = {"f32", "f16", "bf16", "f8"};
 	static const char *const methods[] = {"default", "exact", "coarse", "coarse_to_fine"};
+	static const char *const splits[] = {"static", "equal", "guided"};
 	static const char *const masks[] = {"causal", "full"};
 	struct bench *bench = state->input;
 	switch (key) {
@@ -166,6 +190,18 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		break;
 	case KEY_KERNELS:
 		bench->kernels = argument;
+		break;
+	case KEY_TWICE:
+		bench->twice = true;
+		break;
+	case KEY_SPLIT:
+		bench->split = choice(state, "--split", argument, splits, 3);
+		break;
+	case KEY_SPEEDS:
+		bench->speeds = argument;
+		if (strcmp(argument, "1:1") != 0 && strcmp(argument, "1:2") != 0 &&
+		    strcmp(argument, "1:4") != 0)
+			argp_error(state, "--speeds '%s' is unknown", argument);
 		break;
 	case KEY_DTYPE:
 		bench->dtype = (hys_dtype)(HYS_F32 + choice(state, "--dtype", argument, dtypes, 4));
@@ -472,6 +508,10 @@ static int run(int argc, char **argv)
 	if (result != TOOL_OK)
 		return result;
 	argp_parse(&argp, argc, argv, 0, NULL, &bench);
+	if (strcmp(bench.op, "balance") == 0)
+		return bench_balance(&bench);
+	if (strcmp(bench.op, "devices") == 0)
+		return bench_devices(&bench);
 	while (which < BENCH_OPS && strcmp(bench.op, bench_ops[which].name) != 0)
 		which++;
 	if (which == BENCH_OPS)

@@ -93,12 +93,13 @@ HYS_API hys_status hys_buffer_fill(struct hys_exec *exec, struct hys_buffer *buf
  * HYS_OK, HYS_INVALID_ARGUMENT, HYS_OUT_OF_MEMORY, HYS_DEVICE_FAILED. */
 HYS_API hys_status hys_buffer_replicate(struct hys_plan *plan, int64_t bytes,
 					struct hys_buffer **buffer, struct hys_error *error);
-/* Rows of a contiguous tensor in a replicated buffer (dimension 0: all rows of
- * the batch), each from the device that computes it, to `target`, contiguous.
- * In the exec's order, as hys_buffer_read. */
+/* `row_count` rows from `row_first` on of a contiguous tensor in a replicated
+ * buffer (dimension 0: all rows of the batch), each from the device that
+ * computes it, to `target`, contiguous. In the exec's order, as
+ * hys_buffer_read. */
 HYS_API hys_status hys_rows_read(struct hys_exec *exec, struct hys_batch *batch,
-				 const struct hys_tensor *tensor, void *target,
-				 struct hys_error *error);
+				 const struct hys_tensor *tensor, int64_t row_first,
+				 int64_t row_count, void *target, struct hys_error *error);
 
 /* What the calls of one operation took on the plan's device i since the exec
  * was made; to be asked when no work is under way. */

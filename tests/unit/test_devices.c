@@ -216,7 +216,8 @@ static void run_replicated(const struct machine *machine, struct call_case *made
 			hys_buffer_read(machine->exec, buffers[f], 0, host[f].host, made->bytes[f],
 					NULL);
 		else if (buffers[f] && (field->flags & HYS_FIELD_OUT))
-			hys_rows_read(machine->exec, machine->batch, tensor, host[f].host, NULL);
+			hys_rows_read(machine->exec, machine->batch, tensor, 0, CASE_ROWS,
+				      host[f].host, NULL);
 		assert_int_equal(hys_exec_finish(machine->exec, NULL), HYS_OK);
 		*tensor = host[f];
 		hys_buffer_destroy(buffers[f]);

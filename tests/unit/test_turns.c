@@ -281,7 +281,8 @@ static void check_replicas(struct fixture *f, struct call_case *made, struct rep
 		if (elements == 0 || !(field->flags & HYS_FIELD_OUT))
 			continue;
 		if (!(field->flags & HYS_FIELD_PARTIAL)) {
-			assert_int_equal(hys_rows_read(f->exec, f->batch, tensor, values, NULL),
+			assert_int_equal(hys_rows_read(f->exec, f->batch, tensor, 0, CASE_ROWS,
+						       values, NULL),
 					 HYS_OK);
 			assert_int_equal(hys_exec_finish(f->exec, NULL), HYS_OK);
 			for (int64_t e = 0; e < elements; e++)
@@ -373,7 +374,7 @@ static void test_wrong_replicas(void **state)
 	assert_int_equal(call_case_run(&made, f->exec, f->batch, &error), HYS_UNSUPPORTED);
 	assert_non_null(strstr(error.message, "dk is a sum"));
 	dk->stride[0] = 0;
-	assert_int_equal(hys_rows_read(f->exec, f->batch, dk, &error, &error),
+	assert_int_equal(hys_rows_read(f->exec, f->batch, dk, 0, 1, &error, &error),
 			 HYS_INVALID_ARGUMENT);
 	call_case_clear(&made);
 	hys_buffer_destroy(buffer);
