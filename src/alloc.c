@@ -42,16 +42,20 @@ const struct hys_allocator hys_allocator_default = {
 	NULL,
 };
 
-void *hys_alloc(const struct hys_allocator *allocator, int64_t bytes)
+void *hys_alloc_untouched(const struct hys_allocator *allocator, int64_t bytes)
 {
-	void *pointer;
-
 	if (bytes < 0 || (uint64_t)bytes > HYS_HOST_MOST || (uint64_t)bytes > SIZE_MAX / 2)
 		return NULL;
 	if (bytes == 0)
 		bytes = 1;
-	pointer = allocator->allocate(allocator->user, (size_t)bytes, HYS_HOST_ALIGN);
-	return pointer ? memset(pointer, 0, (size_t)bytes) : NULL;
+	return allocator->allocate(allocator->user, (size_t)bytes, HYS_HOST_ALIGN);
+}
+
+void *hys_alloc(const struct hys_allocator *allocator, int64_t bytes)
+{
+	void *pointer = hys_alloc_untouched(allocator, bytes);
+
+	return pointer ? memset(pointer, 0, (size_t)(bytes > 0 ? bytes : 1)) : NULL;
 }
 
 void *hys_alloc_array(const struct hys_allocator *allocator, int64_t count, size_t size)

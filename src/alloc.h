@@ -19,7 +19,9 @@ extern const struct hys_allocator hys_allocator_default;
 /* Zeroed memory aligned to 64 bytes; NULL when there is none, when bytes is
  * negative or does not fit. bytes 0 answers a pointer that may be freed. */
 void *hys_alloc(const struct hys_allocator *allocator, int64_t bytes);
-/* The same for count elements, NULL on overflow of the product. */
+/* The same not zeroed, so that whoever writes first decides where it lies. */
+void *hys_alloc_untouched(const struct hys_allocator *allocator, int64_t bytes);
+/* The same as hys_alloc for count elements, NULL on overflow of the product. */
 void *hys_alloc_array(const struct hys_allocator *allocator, int64_t count, size_t size);
 char *hys_alloc_string(const struct hys_allocator *allocator, const char *text);
 /* NULL is fine. */

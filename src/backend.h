@@ -33,6 +33,7 @@ struct hys_host {
 	const char *disable;   /* capability names, comma list, never NULL */
 	int32_t threads;       /* wanted by the caller, 0 = default */
 	int32_t cpus_allowed;  /* CPUs this process may run on, >= 1 */
+	int32_t cpus_quota;    /* as many CPUs' time it gets; 0 = no limit */
 	void (*log)(void *user, hys_log_level level, const char *message);
 	void *log_user; /* log may be NULL */
 };

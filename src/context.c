@@ -124,6 +124,7 @@ static hys_status fill_host(struct hys_context *context, const struct hys_contex
 	host->disable = context->disable;
 	host->threads = options->threads;
 	host->cpus_allowed = hys_topology_cpus_allowed(context->topology);
+	host->cpus_quota = hys_topology_cpus_quota(context->topology);
 	host->log = options->log;
 	host->log_user = options->log_user;
 cleanup:

@@ -40,11 +40,14 @@ const struct hys_backend *hys_backend_named(const char *name);
 struct hys_topology *hys_topology_create(const struct hys_allocator *allocator);
 void hys_topology_destroy(struct hys_topology *topology);
 int32_t hys_topology_cpus_allowed(const struct hys_topology *topology);
+/* CPUs that control groups give this process time on; 0 = no limit. */
+int32_t hys_topology_cpus_quota(const struct hys_topology *topology);
 /* True when hwloc was given a description of a machine (HWLOC_XMLFILE,
  * HWLOC_SYNTHETIC) and places are that machine's. */
 bool hys_topology_is_described(const struct hys_topology *topology);
 /* Fills numa_node and cpus of a device from its PCI address (info->id) or, for
- * CPUs, from what this process may use. One thread at a time. */
+ * CPUs, from what this process may use; cuts a CPU's memory to what control
+ * groups leave. One thread at a time. */
 void hys_topology_locate(struct hys_topology *topology, struct hys_device_info *info);
 /* Places the calling thread near the device; never outside the allowed set. */
 void hys_topology_bind(const struct hys_topology *topology, const struct hys_device_info *info);

@@ -12,6 +12,7 @@
 #include <hwloc.h>
 #endif
 
+#include "cgroup.h"
 #include "core.h"
 
 /* The kernel's own limit on any machine of today. */
@@ -25,6 +26,7 @@ struct hys_topology {
 	struct hys_allocator allocator;
 	struct cpus allowed;
 	int32_t allowed_count;
+	struct hys_cgroup_limits limits;
 	bool described; /* another machine's, which HWLOC_XMLFILE or HWLOC_SYNTHETIC describes */
 #ifdef HYS_WITH_HWLOC
 	hwloc_topology_t machine; /* NULL when it could not be loaded */
@@ -311,6 +313,7 @@ struct hys_topology *hys_topology_create(const struct hys_allocator *allocator)
 	topology->allocator = *allocator;
 	allowed_by_system(&topology->allowed);
 	topology->allowed_count = (int32_t)hys_max64(1, cpus_count(&topology->allowed));
+	topology->limits = hys_cgroup_read(NULL, NULL);
 	load_machine(topology);
 	return topology;
 }
@@ -331,6 +334,11 @@ int32_t hys_topology_cpus_allowed(const struct hys_topology *topology)
 	return topology->allowed_count;
 }
 
+int32_t hys_topology_cpus_quota(const struct hys_topology *topology)
+{
+	return topology->limits.cpus;
+}
+
 bool hys_topology_is_described(const struct hys_topology *topology)
 {
 	return topology->described;
@@ -342,9 +350,12 @@ void hys_topology_locate(struct hys_topology *topology, struct hys_device_info *
 
 	info->numa_node = -1;
 	info->cpus[0] = '\0';
-	if (info->kind == HYS_DEVICE_CPU)
+	if (info->kind == HYS_DEVICE_CPU) {
 		cpus = topology->allowed;
-	else if (!cpus_near(topology, info->id, &cpus))
+		if (topology->limits.memory_bytes > 0 &&
+		    info->memory_bytes > topology->limits.memory_bytes)
+			info->memory_bytes = topology->limits.memory_bytes;
+	} else if (!cpus_near(topology, info->id, &cpus))
 		return;
 	info->numa_node = node_of(topology, &cpus);
 	for (int i = 0; i < CPUS_MAX; i++)

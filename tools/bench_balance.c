@@ -391,15 +391,17 @@ static int run_halves(struct balance *b, const char *only)
 	return result;
 }
 
-static int run_devices(struct balance *b, const char *device)
+static int run_devices(struct balance *b, const char *device, bool twice)
 {
 	int32_t *numbers, count;
 	int result = tool_open(device, &b->context, &numbers, &count);
 	if (result != TOOL_OK)
 		return result;
 	b->speeds = "own";
+	count = twice ? 2 * count : count;
 	b->count = count < DEVICES_MAX ? count : DEVICES_MAX;
-	memcpy(b->devices, numbers, (size_t)b->count * sizeof *numbers);
+	for (int32_t i = 0; i < b->count; i++)
+		b->devices[i] = numbers[twice ? i / 2 : i];
 	if (b->count < 2)
 		result = tool_complain("one device cannot share, expected several");
 	for (int s = 0; s < SHAPES && result == TOOL_OK; s++)
@@ -421,5 +423,6 @@ int bench_balance(const struct bench *bench)
 	b.compare = bench->device != NULL;
 	if (!b.json)
 		print_head(&b);
-	return bench->device ? run_devices(&b, bench->device) : run_halves(&b, bench->speeds);
+	return bench->device ? run_devices(&b, bench->device, bench->twice)
+			     : run_halves(&b, bench->speeds);
 }

@@ -94,7 +94,7 @@ static const struct argp_option options[] = {
 	 "devices: so many packed documents of Zipf lengths (default: one)", 0},
 	{"split", KEY_SPLIT, "NAME", 0, "devices: static (default), equal or guided", 0},
 	{"twice", KEY_TWICE, 0, 0,
-	 "devices: every device twice, as if there were another: what sharing costs", 0},
+	 "devices, balance: every device twice, as if there were another: what sharing costs", 0},
 	{"speeds", KEY_SPEEDS, "A:B", 0, "balance: 1:1, 1:2 or 1:4 alone (default: all three)", 0},
 	{"repeat", KEY_REPEAT, "N", 0, "Timed runs (default 20)", 0},
 	{"json", 'j', 0, 0, "One JSON object a line", 0},

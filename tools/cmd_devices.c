@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char doc[] = "List the devices that can be used, and why others are not.\v"
+static const char doc[] = "List the devices that can be used, why others are not, and where they "
+			  "lie in the machine.\v"
 			  "Examples:\n"
 			  "  hyscale devices\n"
 			  "  HYS_DISABLE=avx2 hyscale devices --json\n"
@@ -78,6 +79,54 @@ static void print_rejected(const struct hys_device_info *info)
 	       info->name[0] ? info->name : "(no device)", c->off, info->reason);
 }
 
+/* ---- the tree ---- */
+
+static void print_leaf(int32_t number, const struct hys_device_info *info, bool last)
+{
+	printf("   %s %d  %s, %s%s%s%s%s\n", last ? "`-" : "|-", number, info->backend, info->name,
+	       info->id[0] ? ", " : "", info->id, info->cpus[0] ? ", near cpus " : "", info->cpus);
+}
+
+/* The devices of a NUMA node; -1: those that are near no one node. */
+static void print_node(const struct hys_device_info *infos, int32_t count, int32_t node)
+{
+	int32_t left = 0;
+	for (int32_t i = 0; i < count; i++)
+		left += infos[i].numa_node == node;
+	if (left == 0)
+		return;
+	if (node >= 0)
+		printf("|- NUMA node %d\n", node);
+	else
+		printf("|- of no one node, or unknown\n");
+	for (int32_t i = 0; i < count; i++)
+		if (infos[i].numa_node == node)
+			print_leaf(i, &infos[i], --left == 0);
+}
+
+/* Where the devices lie; their host threads and staging memory are placed near them. */
+static int print_tree(struct hys_context *context)
+{
+	const int32_t count = hys_context_device_count(context);
+	struct hys_device_info *infos = calloc((size_t)count + 1, sizeof *infos);
+	struct hys_error error;
+	int32_t most = -1;
+	int result = infos ? TOOL_OK : tool_complain("no memory");
+	for (int32_t i = 0; result == TOOL_OK && i < count; i++) {
+		if (hys_context_device_info(context, i, &infos[i], &error) != HYS_OK)
+			result = tool_failed("device", &error);
+		most = infos[i].numa_node > most ? infos[i].numa_node : most;
+	}
+	if (result == TOOL_OK) {
+		printf("\nmachine\n");
+		for (int32_t node = 0; node <= most; node++)
+			print_node(infos, count, node);
+		print_node(infos, count, -1);
+	}
+	free(infos);
+	return result;
+}
+
 static int list(struct hys_context *context, bool json)
 {
 	struct hys_error error;
@@ -98,7 +147,7 @@ static int list(struct hys_context *context, bool json)
 		else
 			print_rejected(&info);
 	}
-	return TOOL_OK;
+	return json ? TOOL_OK : print_tree(context);
 }
 
 static int run(int argc, char **argv)

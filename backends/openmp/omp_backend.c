@@ -54,7 +54,10 @@ static int64_t count_processors(const struct hys_host *host)
 static int32_t count_threads(const struct hys_host *host)
 {
 #ifdef HYS_WITH_OPENMP
-	const int64_t usual = hys_min64(omp_get_max_threads(), count_processors(host));
+	/* More threads than a container gets time for only wait for each other. */
+	const int64_t most = host->cpus_quota > 0 ? host->cpus_quota : THREADS_MAX;
+	const int64_t usual =
+		hys_min64(most, hys_min64(omp_get_max_threads(), count_processors(host)));
 	const int64_t wanted = host->threads > 0 ? host->threads : usual;
 	return (int32_t)hys_max64(1, hys_min64(wanted, THREADS_MAX));
 #else
@@ -159,12 +162,34 @@ static hys_status measure(struct hys_device *device, struct hys_device_speed *sp
 	return omp_measure(omp_device(device), omp_device(device)->isas + set, speed, error);
 }
 
+#define TOUCH_BYTES ((int64_t)1 << 21)
+
+struct touching {
+	char *memory;
+	int64_t bytes;
+};
+
+static void touch_piece(void *context, int64_t piece, int32_t thread)
+{
+	const struct touching *touching = context;
+	const int64_t at = piece * TOUCH_BYTES;
+	(void)thread;
+	memset(touching->memory + at, 0, (size_t)hys_min64(TOUCH_BYTES, touching->bytes - at));
+}
+
+/* Touched by the threads that will use it, so that it lies near all of them. */
 static hys_status buffer_create(struct hys_buffer *buffer, struct hys_error *error)
 {
-	/* hys_alloc writes its zeros, which is what touches the memory. */
-	buffer->native = hys_alloc(&buffer->device->host->allocator, buffer->bytes);
-	if (buffer->native)
+	const struct omp_device *device = omp_device(buffer->device);
+	struct touching touching = {
+		hys_alloc_untouched(&buffer->device->host->allocator, buffer->bytes),
+		buffer->bytes};
+	buffer->native = touching.memory;
+	if (buffer->native) {
+		omp_for(device->threads, (buffer->bytes + TOUCH_BYTES - 1) / TOUCH_BYTES,
+			touch_piece, &touching);
 		return HYS_OK;
+	}
 	return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for a buffer of %lld bytes",
 			(long long)buffer->bytes);
 }

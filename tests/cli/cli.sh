@@ -47,6 +47,7 @@ done
 expect "devices" 0 "openmp" "$hyscale" devices
 expect "devices as JSON" 0 '"backend":"openmp"' "$hyscale" devices --json
 expect "devices without OpenCL" 0 "openmp" env OCL_ICD_VENDORS=/nonexistent "$hyscale" devices
+expect "devices as a tree" 0 '`- [0-9]*  ' "$hyscale" devices
 expect "no such device" 2 "no device matches 'nonsuch'" "$hyscale" check --device nonsuch "$good"
 expect "masked capability" 0 "select" env HYS_DISABLE=avx2 "$hyscale" plan --model smollm2 --tokens 512 --device openmp
 
@@ -136,6 +137,10 @@ expect "stream some ranges" 0 "192 of 512 rows" "$hyscale" stream --device openm
 expect "stream selects with f8" 0 '"select_dtype":"f8e4m3"' "$hyscale" stream --device openmp --tokens 256 --range 64 --dtype bf16 --select-dtype f8 \
     --index-heads 4 --index-dim 16 --topk 32 --heads 4 --head-dim 24 --value-dim 16 --json
 expect "stream pools" 2 "not streamed" "$hyscale" stream --model dsv4-csa --tokens 256
+expect "bench devices" 0 '"same_bits":true' "$hyscale" bench devices --twice --device openmp --rows 256 --index-heads 2 --index-dim 16 --topk 8 --heads 4 \
+    --head-dim 32 --value-dim 16 --repeat 1 --documents 3 --split equal --json
+expect "bench devices, one" 2 "1 devices match" "$hyscale" bench devices --device openmp --rows 64
+expect "bench balance" 0 "^Zipf documents .*" "$hyscale" bench balance --rows 512 --device openmp --twice
 expect "bench unknown op" 2 "unknown operation" "$hyscale" bench sort
 expect "bench bad shape" 2 "heads" "$hyscale" bench attention_forward --heads 5 --kv-heads 2 --device openmp
 expect "demo" 0 '"mass_exact":0\.[0-9]' "$hyscale" demo --device openmp --repeat 1 --topk 32 --json "$source/tools/models/smollm2_layers.safetensors"
