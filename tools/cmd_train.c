@@ -37,7 +37,9 @@ enum {
 	OPT_PLOT,
 	OPT_BESIDE,
 	OPT_RESUME,
-	OPT_ROWS
+	OPT_ROWS,
+	OPT_END,
+	OPT_FLOOR
 };
 
 static const struct argp_option options[] = {
@@ -47,6 +49,12 @@ static const struct argp_option options[] = {
 	{"warmup", 'w', "N", 0, "Of which with the dense loss (default a third)", 0},
 	{"loss-rows", OPT_ROWS, "N", 0, "One row in N enters the dense loss (default 4)", 0},
 	{"topk", 'k', "K", 0, "Entries that a row keeps (default 256)", 0},
+	{"topk-end", OPT_END, "K", 0, "Towards which K goes over the sparse steps (default --topk)",
+	 0},
+	{"recall-floor", OPT_FLOOR, "X", 0,
+	 "K of a layer goes down only while it captures this share of what the best K capture, and "
+	 "up again below it; seen on held-out text every --eval steps (default: not looked at)",
+	 0},
 	{"schedule", 'S', "NAME", 0,
 	 "progressive: coarse, then coarse to fine with exact key steps; or exact (default "
 	 "progressive)",
@@ -89,6 +97,7 @@ static const struct number {
 	NUMBER('w', warmup_steps, 0, INT32_MAX, "warmup"),
 	NUMBER(OPT_ROWS, loss_rows, 1, 65536, "loss-rows"),
 	NUMBER('k', topk, 1, INT32_MAX, "topk"),
+	NUMBER(OPT_END, topk_end, 1, INT32_MAX, "topk-end"),
 	NUMBER(OPT_HEADS, index_heads, 1, 4096, "index-heads"),
 	NUMBER(OPT_DIM, index_dim, 4, 4096, "index-dim"),
 	NUMBER(OPT_BLOCK, coarse_block, 1, INT32_MAX, "coarse-block"),
@@ -137,6 +146,14 @@ static void check_whole(struct train_options *train, struct argp_state *state)
 	if (train->warmup_steps > train->steps)
 		argp_error(state, "--warmup is %lld, expected at most the %lld steps",
 			   (long long)train->warmup_steps, (long long)train->steps);
+	if (train->topk_end == 0)
+		train->topk_end = train->topk;
+	if (train->topk_end > train->topk)
+		argp_error(state, "--topk-end is %lld, expected at most --topk, %lld",
+			   (long long)train->topk_end, (long long)train->topk);
+	if (train->recall_floor > 1)
+		argp_error(state, "--recall-floor is %g, expected a share up to 1",
+			   train->recall_floor);
 	if (train->index_dim % 4 != 0)
 		argp_error(state, "--index-dim is %lld, expected a multiple of 4",
 			   (long long)train->index_dim);
@@ -176,6 +193,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 	case OPT_DECAY:
 		parse_real(state, "decay", argument, &train->decay);
 		break;
+	case OPT_FLOOR:
+		parse_real(state, "recall-floor", argument, &train->recall_floor);
+		break;
 	case OPT_CLIP:
 		parse_real(state, "clip", argument, &train->clip);
 		break;
@@ -195,17 +215,18 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 /* ---- results ---- */
 
-static void print_layer(const struct train_options *train, const char *name,
+static void print_layer(const struct train_options *train, const char *name, double topk,
 			const struct train_shares *shares)
 {
 	if (!train->json) {
-		printf("%-12s %9.4f %9.4f %9.4f %9.4f %9.4f %10.4f\n", name, shares->oracle,
-		       shares->trained, shares->untrained, shares->window, shares->random,
-		       shares->trained / shares->oracle);
+		printf("%-12s %7.0f %9.4f %9.4f %9.4f %9.4f %9.4f %10.4f\n", name, topk,
+		       shares->oracle, shares->trained, shares->untrained, shares->window,
+		       shares->random, shares->trained / shares->oracle);
 		return;
 	}
 	cJSON *line = cJSON_CreateObject();
 	cJSON_AddStringToObject(line, "layer", name);
+	cJSON_AddNumberToObject(line, "topk", topk);
 	cJSON_AddNumberToObject(line, "oracle", shares->oracle);
 	cJSON_AddNumberToObject(line, "trained", shares->trained);
 	cJSON_AddNumberToObject(line, "untrained", shares->untrained);
@@ -220,27 +241,29 @@ static int print_shares(struct train_run *run)
 	const struct train_options *train = run->options;
 	struct train_shares mean = {0};
 	const double layers = run->data.layer_count;
+	double topk = 0;
 	if (!train->json)
-		printf("\nShare of dense attention that %lld keys capture, on held-out rows that "
-		       "see "
-		       "more\n%-12s %9s %9s %9s %9s %9s %10s\n",
-		       (long long)train->topk, "layer", "oracle", "trained", "untrained", "window",
-		       "random", "of oracle");
+		printf("\nShare of dense attention that K keys capture, on held-out rows that see "
+		       "more\n%-12s %7s %9s %9s %9s %9s %9s %10s\n",
+		       "layer", "K", "oracle", "trained", "untrained", "window", "random",
+		       "of oracle");
 	for (int l = 0; l < run->data.layer_count; l++) {
 		struct train_shares shares;
+		const int32_t keys = train_topk(run, l, train->steps - 1);
 		tool_progress(l, run->data.layer_count, "looking at held-out text");
-		int result = train_all_shares(run, l, &shares);
+		int result = train_all_shares(run, l, keys, &shares);
 		tool_progress(run->data.layer_count, run->data.layer_count, "");
 		if (result != TOOL_OK)
 			return result;
-		print_layer(train, run->data.layers[l].name, &shares);
+		print_layer(train, run->data.layers[l].name, keys, &shares);
+		topk += keys / layers;
 		mean.oracle += shares.oracle / layers;
 		mean.trained += shares.trained / layers;
 		mean.untrained += shares.untrained / layers;
 		mean.window += shares.window / layers;
 		mean.random += shares.random / layers;
 	}
-	print_layer(train, "mean", &mean);
+	print_layer(train, "mean", topk, &mean);
 	return TOOL_OK;
 }
 

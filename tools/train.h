@@ -15,9 +15,9 @@
 struct train_options {
 	const char *data, *out, *plot, *beside, *schedule, *device;
 	int64_t steps, warmup_steps, eval_period, save_period, stop_after;
-	int64_t loss_rows, index_heads, index_dim, topk, coarse_block, coarse_keep, held_out,
-		context, seed;
-	double rate, decay, clip;
+	int64_t loss_rows, index_heads, index_dim, topk, topk_end, coarse_block, coarse_keep,
+		held_out, context, seed;
+	double rate, decay, clip, recall_floor;
 	bool json, resume;
 };
 
@@ -79,9 +79,9 @@ double train_update(const struct train_shape *shape, struct train_layer_state *s
 
 /* ---- the run ---- */
 
-#define TRAIN_LOG_FIELDS 6
+#define TRAIN_LOG_FIELDS 7
 /* step, phase, loss, recall of held-out text (-1 = not measured), selection FLOPs so far, all FLOPs so
- * far. */
+ * far, entries that a row keeps (the mean over layers). */
 struct train_log {
 	double field[TRAIN_LOG_FIELDS];
 };
@@ -97,8 +97,10 @@ struct train_run {
 	struct hys_schedule *schedule;
 	int64_t step; /* steps done */
 	double select_flops, flops;
-	struct train_log *log;		 /* [options->steps] */
-	double oracle[TRAIN_LAYERS_MAX]; /* of one held-out document; 0 = not computed yet */
+	struct train_log *log; /* [options->steps] */
+	/* What the best oracle_topk entries capture of one held-out document; 0 = not computed yet. */
+	double oracle[TRAIN_LAYERS_MAX];
+	int32_t oracle_topk[TRAIN_LAYERS_MAX];
 	/* for the longest document */
 	float *hidden, *gradient;
 	struct train_index index, index_gradient;
@@ -111,6 +113,8 @@ int train_run_open(struct train_run *run, const struct train_options *options);
 void train_run_close(struct train_run *run);
 /* Goes on to options->steps, or stop_after more steps. */
 int train_run_steps(struct train_run *run);
+/* Entries that a row of the layer keeps in a step; of a dense one, what the first sparse one keeps. */
+int32_t train_topk(const struct train_run *run, int layer, int64_t step);
 
 /* ---- train_eval.c ---- */
 
@@ -120,12 +124,13 @@ struct train_shares {
 	double trained, untrained, random, window, oracle;
 };
 
-/* Of the first so many held-out documents. */
-int train_trained_share(struct train_run *run, int layer, const float *weights, int documents,
-			double *share);
-int train_oracle_share(struct train_run *run, int layer, int documents, double *share);
+/* Of the first so many held-out documents, with `topk` entries. */
+int train_trained_share(struct train_run *run, int layer, int32_t topk, const float *weights,
+			int documents, double *share);
+int train_oracle_share(struct train_run *run, int layer, int32_t topk, int documents,
+		       double *share);
 /* All of them, on all held-out documents. */
-int train_all_shares(struct train_run *run, int layer, struct train_shares *shares);
+int train_all_shares(struct train_run *run, int layer, int32_t topk, struct train_shares *shares);
 
 /* ---- train_file.c ---- */
 int train_save(const struct train_run *run, const char *path);

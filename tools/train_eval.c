@@ -22,13 +22,13 @@ static hys_status make_batch(struct train_run *run, int32_t rows, struct hys_bat
 }
 
 /* Mean share over sampled rows that see more than K entries, and over groups. */
-static double mean_share(const struct train_run *run, const float *mass, int32_t rows)
+static double mean_share(const struct train_run *run, int32_t topk, const float *mass, int32_t rows)
 {
 	const int32_t groups = run->data.kv_heads;
 	double sum = 0;
 	int64_t count = 0;
 	for (int32_t t = 0; t < rows; t += ROW_STRIDE) {
-		if (t < run->options->topk)
+		if (t < topk)
 			continue;
 		for (int32_t u = 0; u < groups; u++)
 			sum += (double)mass[(int64_t)t * groups + u];
@@ -38,11 +38,11 @@ static double mean_share(const struct train_run *run, const float *mass, int32_t
 }
 
 /* Share that run->indices capture of one document. */
-static int captured(struct train_run *run, int layer, int document, double *share)
+static int captured(struct train_run *run, int layer, int32_t topk, int document, double *share)
 {
 	const struct train_data *data = &run->data;
 	const int32_t rows = train_document_rows(data, document);
-	const int32_t groups = data->kv_heads, topk = (int32_t)run->options->topk;
+	const int32_t groups = data->kv_heads;
 	struct hys_batch *batch = NULL;
 	struct hys_error error;
 	float *mass = calloc((size_t)rows * (size_t)groups, sizeof *mass);
@@ -60,30 +60,34 @@ static int captured(struct train_run *run, int layer, int document, double *shar
 		status = hys_fidelity(run->exec, batch, &args, &error);
 	if (status == HYS_OK)
 		status = hys_exec_finish(run->exec, &error);
-	*share = mean_share(run, mass, rows);
+	*share = mean_share(run, topk, mass, rows);
 	hys_batch_destroy(batch);
 	free(mass);
 	return status == HYS_OK ? TOOL_OK : failed("fidelity", &error);
 }
 
 /* Fills run->indices with what the weights choose, exactly. */
-static int choose(struct train_run *run, int layer, int document, const float *weights)
+static int choose(struct train_run *run, int layer, int32_t topk, int document,
+		  const float *weights)
 {
 	const struct train_data *data = &run->data;
+	int32_t numbers[HYS_SCHEDULE_GROUPS_MAX];
 	const int32_t rows = train_document_rows(data, document);
 	struct hys_batch *batch = NULL;
 	struct hys_error error;
 	train_hidden(data, layer, document, run->hidden);
 	train_project(&run->shape, weights, run->hidden, rows, &run->index);
+	for (int32_t u = 0; u < data->kv_heads; u++)
+		numbers[u] = topk;
 	struct hys_select_args args = {
 		.struct_size = sizeof args,
 		.method = HYS_METHOD_EXACT,
+		.topk = numbers,
 		.index_q =
 			hys_host(run->index.q, HYS_F32, 3, rows, run->shape.heads, run->shape.dim),
 		.index_k = hys_host(run->index.k, HYS_F32, 2, rows, run->shape.dim, 0),
 		.index_w = hys_host(run->index.w, HYS_F32, 2, rows, run->shape.heads, 0),
-		.indices = hys_host(run->indices, HYS_I32, 3, rows, data->kv_heads,
-				    run->options->topk)};
+		.indices = hys_host(run->indices, HYS_I32, 3, rows, data->kv_heads, topk)};
 	hys_status status = make_batch(run, rows, &batch, &error);
 	if (status == HYS_OK)
 		status = hys_select(run->exec, batch, &args, &error);
@@ -93,15 +97,15 @@ static int choose(struct train_run *run, int layer, int document, const float *w
 	return status == HYS_OK ? TOOL_OK : failed("select", &error);
 }
 
-int train_trained_share(struct train_run *run, int layer, const float *weights, int documents,
-			double *share)
+int train_trained_share(struct train_run *run, int layer, int32_t topk, const float *weights,
+			int documents, double *share)
 {
 	double sum = 0;
 	for (int d = 0; d < documents; d++) {
 		double one = 0;
-		int result = choose(run, layer, run->data.train_documents + d, weights);
+		int result = choose(run, layer, topk, run->data.train_documents + d, weights);
 		if (result == TOOL_OK)
-			result = captured(run, layer, run->data.train_documents + d, &one);
+			result = captured(run, layer, topk, run->data.train_documents + d, &one);
 		if (result != TOOL_OK)
 			return result;
 		sum += one;
@@ -112,9 +116,9 @@ int train_trained_share(struct train_run *run, int layer, const float *weights, 
 
 /* ---- choices without an indexer ---- */
 
-static void choose_window(struct train_run *run, int32_t rows)
+static void choose_window(struct train_run *run, int32_t topk, int32_t rows)
 {
-	const int32_t groups = run->data.kv_heads, topk = (int32_t)run->options->topk;
+	const int32_t groups = run->data.kv_heads;
 	int32_t *at = run->indices;
 	for (int32_t t = 0; t < rows; t++)
 		for (int32_t u = 0; u < groups; u++)
@@ -125,9 +129,9 @@ static void choose_window(struct train_run *run, int32_t rows)
 }
 
 /* Each row's K of its keys, all sets as likely (Knuth, volume 2, algorithm S). */
-static void choose_random(struct train_run *run, int32_t rows)
+static void choose_random(struct train_run *run, int32_t topk, int32_t rows)
 {
-	const int32_t groups = run->data.kv_heads, topk = (int32_t)run->options->topk;
+	const int32_t groups = run->data.kv_heads;
 	uint64_t state = (uint64_t)run->options->seed;
 	for (int32_t t = 0; t < rows; t++)
 		for (int32_t u = 0; u < groups; u++) {
@@ -146,16 +150,16 @@ static void choose_random(struct train_run *run, int32_t rows)
 		}
 }
 
-static int plain_share(struct train_run *run, int layer,
-		       void (*choose_rows)(struct train_run *, int32_t), double *share)
+static int plain_share(struct train_run *run, int layer, int32_t topk,
+		       void (*choose_rows)(struct train_run *, int32_t, int32_t), double *share)
 {
 	const int documents = run->data.documents - run->data.train_documents;
 	double sum = 0;
 	for (int d = 0; d < documents; d++) {
 		const int document = run->data.train_documents + d;
 		double one = 0;
-		choose_rows(run, train_document_rows(&run->data, document));
-		int result = captured(run, layer, document, &one);
+		choose_rows(run, topk, train_document_rows(&run->data, document));
+		int result = captured(run, layer, topk, document, &one);
 		if (result != TOOL_OK)
 			return result;
 		sum += one;
@@ -196,7 +200,7 @@ static void add_head(const struct train_data *data, const float *q, const float 
 
 /* Sum of the row's K largest shares, the mean over groups. */
 static double best_of_row(const struct train_run *run, const float *q, const float *k, int32_t t,
-			  float *logits, float *shares)
+			  int32_t topk, float *logits, float *shares)
 {
 	const struct train_data *data = &run->data;
 	const int32_t per_group = data->heads / data->kv_heads;
@@ -206,13 +210,13 @@ static double best_of_row(const struct train_run *run, const float *q, const flo
 		for (int32_t h = u * per_group; h < (u + 1) * per_group; h++)
 			add_head(data, q, k, h, t, logits, shares);
 		qsort(shares, (size_t)t + 1, sizeof *shares, descending);
-		for (int32_t i = 0; i < run->options->topk && i <= t; i++)
+		for (int32_t i = 0; i < topk && i <= t; i++)
 			sum += (double)shares[i] / per_group;
 	}
 	return sum / data->kv_heads;
 }
 
-static double oracle_of_document(const struct train_run *run, int layer, int document,
+static double oracle_of_document(const struct train_run *run, int layer, int32_t topk, int document,
 				 float *scratch)
 {
 	const struct train_data *data = &run->data;
@@ -227,17 +231,17 @@ static double oracle_of_document(const struct train_run *run, int layer, int doc
 	for (int64_t i = 0; i < rows * key_width; i++)
 		keys[i] = (float)tool_get(k->dtype, k->data, first * key_width + i);
 	for (int32_t t = 0; t < rows; t += ROW_STRIDE) {
-		if (t < run->options->topk)
+		if (t < topk)
 			continue;
 		for (int64_t i = 0; i < row_width; i++)
 			row[i] = (float)tool_get(q->dtype, q->data, (first + t) * row_width + i);
-		sum += best_of_row(run, row, keys, t, logits, logits + rows);
+		sum += best_of_row(run, row, keys, t, topk, logits, logits + rows);
 		count++;
 	}
 	return count ? sum / (double)count : (double)NAN;
 }
 
-int train_oracle_share(struct train_run *run, int layer, int documents, double *share)
+int train_oracle_share(struct train_run *run, int layer, int32_t topk, int documents, double *share)
 {
 	const struct train_data *data = &run->data;
 	const int64_t floats =
@@ -248,13 +252,13 @@ int train_oracle_share(struct train_run *run, int layer, int documents, double *
 	if (!scratch)
 		return tool_complain("out of memory");
 	for (int d = 0; d < documents; d++)
-		sum += oracle_of_document(run, layer, data->train_documents + d, scratch);
+		sum += oracle_of_document(run, layer, topk, data->train_documents + d, scratch);
 	free(scratch);
 	*share = sum / documents;
 	return TOOL_OK;
 }
 
-int train_all_shares(struct train_run *run, int layer, struct train_shares *shares)
+int train_all_shares(struct train_run *run, int layer, int32_t topk, struct train_shares *shares)
 {
 	const int documents = run->data.documents - run->data.train_documents;
 	struct train_layer_state *state = &run->states[layer];
@@ -267,16 +271,17 @@ int train_all_shares(struct train_run *run, int layer, struct train_shares *shar
 	fresh.moment = memory + count;
 	fresh.square = memory + 2 * count;
 	train_start(&run->shape, &fresh, (uint64_t)(run->options->seed + layer));
-	int result = train_trained_share(run, layer, state->weights, documents, &shares->trained);
+	int result =
+		train_trained_share(run, layer, topk, state->weights, documents, &shares->trained);
 	if (result == TOOL_OK)
-		result = train_trained_share(run, layer, fresh.weights, documents,
+		result = train_trained_share(run, layer, topk, fresh.weights, documents,
 					     &shares->untrained);
 	if (result == TOOL_OK)
-		result = plain_share(run, layer, choose_random, &shares->random);
+		result = plain_share(run, layer, topk, choose_random, &shares->random);
 	if (result == TOOL_OK)
-		result = plain_share(run, layer, choose_window, &shares->window);
+		result = plain_share(run, layer, topk, choose_window, &shares->window);
 	if (result == TOOL_OK)
-		result = train_oracle_share(run, layer, documents, &shares->oracle);
+		result = train_oracle_share(run, layer, topk, documents, &shares->oracle);
 	free(memory);
 	return result;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT "hyscale-indexer-1"
+#define FORMAT "hyscale-indexer-2"
 #define PARTS 6 /* tensors of a layer */
 #define SIGNATURE_MAX 512
 #define STEP_MAX 24
@@ -16,16 +16,17 @@ static void sign(const struct train_run *run, char text[SIGNATURE_MAX])
 	const struct train_options *o = run->options;
 	const struct train_data *d = &run->data;
 	snprintf(text, SIGNATURE_MAX,
-		 "steps %lld warmup %lld rows %lld schedule %s heads %d dim %lld topk %lld coarse "
+		 "steps %lld warmup %lld rows %lld schedule %s heads %d dim %lld topk %lld to "
+		 "%lld, recall %.17g, coarse "
 		 "%lld/%lld "
 		 "eval %lld rate %.17g decay %.17g clip %.17g seed %lld data %d layers %lld tokens "
 		 "%d channels %d/%d/%d theta %.17g documents %d of %d, longest %d",
 		 (long long)o->steps, (long long)o->warmup_steps, (long long)o->loss_rows,
 		 o->schedule, run->shape.heads, (long long)o->index_dim, (long long)o->topk,
-		 (long long)o->coarse_block, (long long)o->coarse_keep, (long long)o->eval_period,
-		 o->rate, o->decay, o->clip, (long long)o->seed, d->layer_count,
-		 (long long)d->tokens, d->channels, d->heads, d->kv_heads, d->head_dim, d->theta,
-		 d->train_documents, d->documents, d->longest);
+		 (long long)o->topk_end, o->recall_floor, (long long)o->coarse_block,
+		 (long long)o->coarse_keep, (long long)o->eval_period, o->rate, o->decay, o->clip,
+		 (long long)o->seed, d->layer_count, (long long)d->tokens, d->channels, d->heads,
+		 d->kv_heads, d->head_dim, d->theta, d->train_documents, d->documents, d->longest);
 }
 
 static struct st_tensor tensor_of(char *name, const char *type, const void *data, int64_t rows,

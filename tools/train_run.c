@@ -45,6 +45,15 @@ static hys_status make_plan(struct train_run *run, bool coarse, struct hys_plan 
 	return status == HYS_OK ? hys_exec_create(*plan, NULL, exec, error) : status;
 }
 
+/* On the line from --topk where the sparse steps begin to --topk-end where they end. */
+static int32_t topk_at(const struct train_options *options, int64_t step)
+{
+	const double into = (double)(step - options->warmup_steps);
+	const double steps = fmax(1, (double)(options->steps - options->warmup_steps));
+	return (int32_t)lround((double)options->topk +
+			       (double)(options->topk_end - options->topk) * into / steps);
+}
+
 static hys_status make_schedule(struct train_run *run, struct hys_error *error)
 {
 	const struct train_options *options = run->options;
@@ -59,19 +68,24 @@ static hys_status make_schedule(struct train_run *run, struct hys_error *error)
 					      .topk_max = (int32_t)options->topk,
 					      .coarse_block = (int32_t)options->coarse_block,
 					      .pieces = pieces,
-					      .key_period = exact ? 0 : KEY_PERIOD};
+					      .key_period = exact ? 0 : KEY_PERIOD,
+					      .recall_floor = options->recall_floor,
+					      .feedback_period = options->eval_period};
 	int32_t count = 0;
 	if (warm > 0)
 		pieces[count++] = (struct hys_schedule_piece){
 			.phase = HYS_PHASE_DENSE, .loss_row_stride = (int32_t)options->loss_rows};
 	if (!exact && fine > warm)
-		pieces[count++] = (struct hys_schedule_piece){
-			.step = warm, .phase = HYS_PHASE_COARSE, .topk = wanted.topk_max};
+		pieces[count++] = (struct hys_schedule_piece){.step = warm,
+							      .phase = HYS_PHASE_COARSE,
+							      .topk = wanted.topk_max,
+							      .topk_end = topk_at(options, fine)};
 	if (options->steps > (exact ? warm : fine))
 		pieces[count++] = (struct hys_schedule_piece){
 			.step = exact ? warm : fine,
 			.phase = exact ? HYS_PHASE_EXACT : HYS_PHASE_COARSE_TO_FINE,
-			.topk = wanted.topk_max};
+			.topk = topk_at(options, exact ? warm : fine),
+			.topk_end = (int32_t)options->topk_end};
 	wanted.piece_count = count;
 	return hys_schedule_create(&wanted, &run->schedule, error);
 }
@@ -288,20 +302,49 @@ static int step_layer(struct train_run *run, int layer, int document,
 
 /* ---- steps ---- */
 
-/* Share of the oracle's mass on one held-out document, the mean over layers; the schedule is told. */
+int32_t train_topk(const struct train_run *run, int layer, int64_t step)
+{
+	const struct hys_schedule_question question = {
+		.struct_size = sizeof question,
+		.step = step < run->options->warmup_steps ? run->options->warmup_steps : step,
+		.keys = run->data.longest,
+		.layer = layer};
+	struct hys_decision decision;
+	if (question.step >= run->options->steps ||
+	    hys_schedule_decide(run->schedule, &question, &decision, NULL) != HYS_OK)
+		return (int32_t)run->options->topk;
+	const int32_t entries = decision.topk[0] * decision.granularity;
+	return entries < run->options->topk ? entries : (int32_t)run->options->topk;
+}
+
+/* Of the layer's K on one held-out document, of what the best K capture. */
+static int measure_layer(struct train_run *run, int layer, double *recall)
+{
+	const int32_t topk = train_topk(run, layer, run->step);
+	double share;
+	int result = TOOL_OK;
+	if (run->oracle_topk[layer] != topk)
+		result = train_oracle_share(run, layer, topk, 1, &run->oracle[layer]);
+	if (result == TOOL_OK)
+		result = train_trained_share(run, layer, topk, run->states[layer].weights, 1,
+					     &share);
+	if (result != TOOL_OK)
+		return result;
+	run->oracle_topk[layer] = topk;
+	*recall = share / run->oracle[layer];
+	return TOOL_OK;
+}
+
+/* The mean over layers; the schedule is told of each, and may change K after a sparse step. */
 static int measure(struct train_run *run, double *recall)
 {
 	double sum = 0;
 	for (int l = 0; l < run->data.layer_count; l++) {
-		double share;
-		int result = TOOL_OK;
-		if (run->oracle[l] == 0)
-			result = train_oracle_share(run, l, 1, &run->oracle[l]);
-		if (result == TOOL_OK)
-			result = train_trained_share(run, l, run->states[l].weights, 1, &share);
+		double part;
+		struct hys_error error;
+		int result = measure_layer(run, l, &part);
 		if (result != TOOL_OK)
 			return result;
-		const double part = share / run->oracle[l];
 		const struct hys_schedule_feedback feedback = {.struct_size = sizeof feedback,
 							       .step = run->step,
 							       .keys = run->data.longest,
@@ -310,7 +353,9 @@ static int measure(struct train_run *run, double *recall)
 							       .recall = fmin(part, 1),
 							       .overlap = -1,
 							       .loss = -1};
-		hys_schedule_feedback(run->schedule, &feedback, NULL);
+		if (run->step >= run->options->warmup_steps &&
+		    hys_schedule_feedback(run->schedule, &feedback, &error) != HYS_OK)
+			return tool_failed("schedule", &error);
 		sum += part;
 	}
 	*recall = sum / run->data.layer_count;
@@ -322,8 +367,8 @@ static void show_step(const struct train_run *run, const struct train_log *log, 
 {
 	const double *f = log->field;
 	char text[64];
-	snprintf(text, sizeof text, "%s loss %.4f recall %.3f %.0f tokens/s",
-		 hys_phase_name((hys_phase)f[1]), f[2], f[3], rows / seconds);
+	snprintf(text, sizeof text, "%s K %.0f loss %.4f recall %.3f %.0f tokens/s",
+		 hys_phase_name((hys_phase)f[1]), f[6], f[2], f[3], rows / seconds);
 	tool_progress(run->step + 1, run->options->steps, text);
 	if (!run->options->json || f[3] < 0)
 		return;
@@ -332,6 +377,7 @@ static void show_step(const struct train_run *run, const struct train_log *log, 
 	cJSON_AddStringToObject(line, "phase", hys_phase_name((hys_phase)f[1]));
 	cJSON_AddNumberToObject(line, "loss", f[2]);
 	cJSON_AddNumberToObject(line, "recall", f[3]);
+	cJSON_AddNumberToObject(line, "topk", f[6]);
 	cJSON_AddNumberToObject(line, "select_flops", f[4]);
 	cJSON_AddNumberToObject(line, "flops", f[5]);
 	cJSON_AddNumberToObject(line, "tokens_per_s", rows / seconds);
@@ -345,7 +391,7 @@ static int do_step(struct train_run *run)
 	const int document = (int)(run->step % run->data.train_documents);
 	const double begin = tool_now();
 	struct train_log *log = &run->log[run->step];
-	double sum = 0;
+	double sum = 0, topk = 0;
 	hys_phase phase = HYS_PHASE_DENSE;
 	for (int l = 0; l < run->data.layer_count; l++) {
 		const struct hys_schedule_question question = {.struct_size = sizeof question,
@@ -362,11 +408,12 @@ static int do_step(struct train_run *run)
 		if (result != TOOL_OK)
 			return result;
 		phase = decision.phase;
+		topk += train_topk(run, l, run->step);
 		sum += loss;
 	}
 	const double seconds = tool_now() - begin;
 	*log = (struct train_log){{(double)run->step, phase, sum / run->data.layer_count, -1,
-				   run->select_flops, run->flops}};
+				   run->select_flops, run->flops, topk / run->data.layer_count}};
 	if ((run->step + 1) % options->eval_period == 0 || run->step + 1 == options->steps) {
 		int result = measure(run, &log->field[3]);
 		if (result != TOOL_OK)

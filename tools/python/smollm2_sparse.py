@@ -43,7 +43,7 @@ HELD_OUT_TITLES = ["Persuasion"]
 # What a run is: a checkpoint is for the same of these.
 IDENTITY = (
     "seed", "steps", "warmup", "context", "layers", "topk", "topk_end", "index_heads", "index_dim", "rate", "model_rate", "loss_rows",
-    "schedule", "dtype", "train_tokens")
+    "sparse_loss_rows", "sparse_context", "warmup_documents", "schedule", "coarse_keep", "dtype", "half", "train_tokens")
 RATE_END = 0.1
 KEY_PERIOD = 10
 COARSE_BLOCK = 32
@@ -89,28 +89,50 @@ class Run:
         layers = args.layers or source.layers
         if not 1 <= layers <= source.layers:
             fail(f"--layers {layers}: expected 1 to {source.layers}")
-        self.model = sparse_model.Model(source, layers, args.index_heads, args.index_dim, args.seed).to(args.device)
+        self.model = sparse_model.Model(source, layers, args.index_heads, args.index_dim, args.seed, args.half).to(args.device)
         self.original = [p.detach().clone() for p in self.model.attention_parameters()]
         self.untrained = clone(self.model.indexers.state_dict())
         self.warmed: dict[str, torch.Tensor] = {}
-        rows = max([args.context] + args.contexts)
+        rows = max([args.context, args.sparse_context] + args.contexts)
         self.library = sparse_model.Library(
-            self.model, args.library, rows, max([args.topk, args.topk_end] + args.topks), (COARSE_BLOCK, args.coarse_keep), args.dtype)
+            self.model, args.library, rows, max([args.topk, args.topk_end] + args.topks), (COARSE_BLOCK, args.coarse_keep), args.types)
         self.schedule = make_schedule(args, layers, self.library.topk_max)
         for parameter in self.model.attention_parameters():
             parameter.requires_grad_(True)
         self.optimizers = [
             torch.optim.AdamW(self.model.indexers.parameters(), lr=args.rate, betas=(0.9, 0.99), weight_decay=0.01),
             torch.optim.AdamW(self.model.attention_parameters(), lr=args.model_rate, betas=(0.9, 0.95), weight_decay=0.0)]
-        self.step, self.log, self.results, self.seconds = 0, [], [], 0.0
+        self.step, self.log, self.results = 0, [], []
+        self.kept: dict[int, list[tuple[torch.Tensor, ...]]] = {}  # of warm-up documents, while the model stands still
         self.about = {"model": smollm2.MODEL_NAME, "model_source": source.source, **about}
 
-    def document(self, step: int) -> torch.Tensor:
-        """The step's training document; every epoch has an order of its own."""
-        count = len(self.train) // self.args.context
-        order = torch.randperm(count, generator=torch.Generator().manual_seed(self.args.seed + step // count))
-        first = int(order[step % count]) * self.args.context
-        return self.train[first:first + self.args.context]
+    def document(self, step: int) -> tuple[int, torch.Tensor]:
+        """The step's training document and its number. Warm-up goes round the first few, for what they need of the model is kept; the
+        sparse stage takes others, an epoch after the other, each in an order of its own."""
+        args = self.args
+        length = args.context if step < args.warmup else args.sparse_context
+        count = len(self.train) // length
+        if step < args.warmup:
+            number = torch.randperm(count, generator=torch.Generator().manual_seed(args.seed))[step % min(args.warmup_documents, count)]
+        else:
+            at = step - args.warmup
+            number = torch.randperm(count, generator=torch.Generator().manual_seed(args.seed + 1 + at // count))[at % count]
+        return int(number), self.train[int(number) * length:(int(number) + 1) * length]
+
+    def read(self, warming: bool, learning: Learning) -> torch.Tensor | None:
+        """One pass over the step's document, which fills the indexers' losses; the words' mean loss, None where a kept pass serves."""
+        number, ids = self.document(self.step)
+        documents = (len(ids),)
+        if warming and number in self.kept:
+            self.model.learn_again(self.kept[number], documents, self.library, learning)
+            return None
+        if warming:
+            learning.kept = self.kept[number] = []
+        else:
+            self.kept.clear()
+        with torch.set_grad_enabled(not warming):
+            x = self.model(ids, documents, self.library, How("dense") if warming else How("sparse", self.args.topk), learning)
+            return self.model.word_losses(x, ids, documents).mean()
 
     # ---- checkpoint ----
 
@@ -166,17 +188,17 @@ class Run:
                 group["lr"] = rate * factor
 
     def train_step(self) -> dict[str, Any]:
-        model, ids, documents = self.model, self.document(self.step), (self.args.context,)
+        model = self.model
         warming = self.step < self.args.warmup
         learning = Learning(self.schedule, self.step)
         began = time.monotonic()
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        with torch.set_grad_enabled(not warming):
-            x = model(ids, documents, self.library, How("dense") if warming else How("sparse", self.args.topk), learning)
-            words = model.word_losses(x, ids, documents).mean()
+        words = self.read(warming, learning)
         index_loss = torch.stack(learning.losses).mean()
-        loss = torch.stack(learning.losses).sum().to(words.device) + (0 if warming else words)
+        loss = torch.stack(learning.losses).sum()
+        if not warming:
+            loss = loss.to(words.device) + words
         if not math.isfinite(float(loss)):
             fail(f"the loss is not finite at step {self.step}; {self.path} is as it was, a smaller --rate or --model-rate may help")
         loss.backward()
@@ -188,12 +210,13 @@ class Run:
         if not warming:
             self.optimizers[1].step()
         decision = self.schedule.decide(self.step, 0, data=self.step, keys=self.args.context)
-        return {"step": self.step, "phase": decision.phase, "topk": decision.topk[0], "word_loss": float(words),
+        return {"step": self.step, "phase": decision.phase, "topk": decision.topk[0], "word_loss": None if words is None else float(words),
                 "index_loss": float(index_loss), "mass": None, "seconds": time.monotonic() - began}
 
     def measure(self) -> float:
         """Share of dense attention that is chosen on one held-out document, the mean over layers."""
-        ids, documents = self.held_out[:self.args.context], (min(self.args.context, len(self.held_out)),)
+        ids = self.held_out[:self.args.sparse_context]
+        documents = (len(ids),)
         learning = Learning(mass_stride=MASS_ROWS if self.args.context >= 1024 else 4)
         with torch.no_grad():
             self.model(ids, documents, self.library, How("sparse", self.args.topk), learning)
@@ -214,7 +237,8 @@ class Run:
             self.log.append(entry)
             left = (time.monotonic() - began) / (self.step - first) * (args.steps - self.step)
             mass = "" if entry["mass"] is None else f"  mass {entry['mass']:.4f}"
-            say(f"step {self.step}/{args.steps}  {entry['phase']} K {entry['topk'] or 'all'}  words {entry['word_loss']:.4f}  "
+            words = "" if entry["word_loss"] is None else f"words {entry['word_loss']:.4f}  "
+            say(f"step {self.step}/{args.steps}  {entry['phase']} K {entry['topk'] or 'all'}  {words}"
                 f"index {entry['index_loss']:.4f}{mass}  {entry['seconds']:.1f} s, {left:.0f} s left")
             if self.step == args.warmup:
                 self.warmed = clone(self.model.indexers.state_dict())
@@ -276,15 +300,17 @@ class Run:
 
 
 def list_cases(args: argparse.Namespace, warmed: bool) -> list[tuple[str, How, int]]:
-    """Everything that is compared, what matters most first."""
-    cases = []
+    """Everything that is compared, what matters most first, so that a run that is cut short has that."""
+    first, second, third = [], [], []
     for context in sorted(args.contexts, reverse=True):
         topks = [topk for topk in args.topks if topk < context]
-        cases += [("original", How("dense"), context), ("trained", How("dense"), context)]
-        stages = ["trained", "untrained"] + (["warmed"] if warmed else [])
-        cases += [(stage, How("sparse", topk), context) for stage in stages for topk in topks]
-        cases += [("original", How(kind, topk), context) for kind in ("window", "anchored") for topk in topks]
-    return cases
+        first += [("original", How("dense"), context)]
+        first += [(stage, How(kind, topk), context) for stage, kind in (("trained", "sparse"), ("original", "window"), ("untrained", "sparse"))
+                  for topk in topks]
+        second += [("trained", How("dense"), context)]
+        third += [("original", How("anchored", topk), context) for topk in topks]
+        third += [("warmed", How("sparse", topk), context) for topk in topks if warmed]
+    return first + second + third
 
 
 def make_schedule(args: argparse.Namespace, layers: int, topk_max: int) -> hyscale.Schedule:
@@ -298,9 +324,9 @@ def make_schedule(args: argparse.Namespace, layers: int, topk_max: int) -> hysca
         pieces.append(hyscale.Piece(0, "dense", loss_row_stride=args.loss_rows))
     if args.schedule == "progressive" and args.steps - args.warmup > 1:
         fine = args.warmup + (args.steps - args.warmup) * 2 // 3
-        pieces.append(hyscale.Piece(args.warmup, "coarse_to_fine", topk=args.topk, topk_end=topk_at(fine)))
+        pieces.append(hyscale.Piece(args.warmup, "coarse_to_fine", topk=args.topk, topk_end=topk_at(fine), loss_row_stride=args.sparse_loss_rows))
     if args.steps > fine:
-        pieces.append(hyscale.Piece(fine, "exact", topk=topk_at(fine), topk_end=args.topk_end))
+        pieces.append(hyscale.Piece(fine, "exact", topk=topk_at(fine), topk_end=args.topk_end, loss_row_stride=args.sparse_loss_rows))
     return hyscale.Schedule(
         steps=args.steps, layers=layers, groups=3, topk_max=topk_max, coarse_block=COARSE_BLOCK, pieces=pieces,
         key_period=KEY_PERIOD if args.schedule == "progressive" else 0)
@@ -352,15 +378,14 @@ def step_seconds(log: list[dict[str, Any]]) -> dict[str, float]:
 
 # ---------------------------------------------------------------------------- command line
 
-def library_devices(text: str) -> dict[str, str]:
-    """"openmp", or "select=opencl,attend=openmp", the first for what is not named."""
+def by_role(option: str, text: str, roles: tuple[str, ...]) -> dict[str, str]:
+    """"A", or "A,role=B,role=C"; without a bare A, B is for what is not named."""
     parts = [part.partition("=") for part in text.split(",")]
-    named = {role: device for role, mark, device in parts if mark}
-    others = [role for role, mark, _ in parts if not mark] or [parts[0][2]]
-    unknown = set(named) - set(sparse_model.ROLES)
-    if unknown or len(others) > 1:
-        fail(f"--library {text}: expected a device, or ROLE=DEVICE with roles {', '.join(sparse_model.ROLES)}")
-    return {role: named.get(role, others[0]) for role in sparse_model.ROLES}
+    named = {role: value for role, mark, value in parts if mark}
+    others = [value for value, mark, _ in parts if not mark] or [parts[0][2]]
+    if set(named) - set(roles) or len(others) > 1:
+        fail(f"--{option} {text}: expected one for all, or ROLE=... with roles {', '.join(roles)}")
+    return {role: named.get(role, others[0]) for role in roles}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -371,12 +396,15 @@ def parse_arguments() -> argparse.Namespace:
     add("--steps", type=int, default=120, help="steps, one document each (default 120)")
     add("--warmup", type=int, help="of which with the dense loss, the model standing still (default a third)")
     add("--context", type=int, default=8192, help="tokens of a training document (default 8192)")
-    add("--topk", type=int, default=1024, help="keys of a row when the sparse stage begins (default 1024)")
+    add("--sparse-context", type=int, help="the same in the sparse stage (default: --context)")
+    add("--warmup-documents", type=int, default=8, help="documents that warm-up goes round; what it needs of them, 0.7 GB each, stays in memory (default 8)")
+    add("--topk", type=int, default=512, help="keys of a row when the sparse stage begins (default 512)")
     add("--topk-end", type=int, default=256, help="and when it ends (default 256)")
     add("--schedule", choices=("progressive", "exact"), default="progressive",
         help="coarse to fine with exact key steps, the last third exact; or exact throughout (default progressive)")
     add("--coarse-keep", type=int, default=64, help=f"blocks of {COARSE_BLOCK} that coarse to fine keeps (default 64)")
     add("--loss-rows", type=int, default=16, help="one row in so many enters the dense loss (default 16)")
+    add("--sparse-loss-rows", type=int, default=4, help="the same in the sparse stage (default 4)")
     add("--index-heads", type=int, default=12, help="index heads, a multiple of the 3 key heads (default 12)")
     add("--index-dim", type=int, default=64, help="their dimension, a multiple of 4 (default 64)")
     add("--rate", type=float, default=2e-3, help="highest learning rate of the indexers (default 0.002)")
@@ -393,7 +421,9 @@ def parse_arguments() -> argparse.Namespace:
     add("--device", default="cpu", help="torch's device for all but attention (default cpu)")
     add("--library", default="openmp", metavar="DEVICES",
         help="the library's device, or select=...,attend=...,dense=...,loss=...,fidelity=... (default openmp)")
-    add("--dtype", choices=("f32", "bf16"), default="f32", help="type of what the library gets (default f32)")
+    add("--dtype", default="f32", metavar="TYPES",
+        help="f32 or bf16: what the library gets; or index=...,attend=...,dense=... (default f32)")
+    add("--half", action="store_true", help="the layers' products in bf16, sums in f32")
     add("--model", type=Path, metavar="FILE", help=f"GGUF file (default: from {smollm2.MODEL_PACKAGE})")
     add("--text-deb", type=Path, metavar="FILE", help=f"{smollm2.TEXT_PACKAGE} package that is already here")
     add("--text", type=Path, nargs="+", metavar="FILE", help="train on these UTF-8 texts instead")
@@ -407,19 +437,20 @@ def parse_arguments() -> argparse.Namespace:
 def check_arguments(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if args.warmup is None:
         args.warmup = args.steps // 3
-    whole = ("steps", "context", "topk", "topk_end", "coarse_keep", "loss_rows", "index_heads", "index_dim", "eval", "save", "held_out_tokens")
+    args.sparse_context = args.sparse_context or args.context
+    whole = ("warmup_documents", "steps", "context", "topk", "topk_end", "coarse_keep", "loss_rows", "sparse_loss_rows", "index_heads", "index_dim", "eval", "save", "held_out_tokens")
     for name in whole:
         if getattr(args, name) < 1:
             parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: expected at least 1")
     if not 0 <= args.warmup <= args.steps:
         parser.error(f"--warmup {args.warmup}: expected 0 to the {args.steps} steps")
     limit = smollm2.TRAINED_CONTEXT
-    for context in [args.context] + args.contexts:
+    for context in [args.context, args.sparse_context] + args.contexts:
         if not 16 <= context <= limit or max(args.contexts) % context:
             parser.error(f"context {context}: expected 16 to {limit}, and that it divides the largest, {max(args.contexts)}")
     for topk in [args.topk, args.topk_end]:
-        if topk >= args.context:
-            parser.error(f"--topk {topk}: a document has {args.context} tokens, so that nothing would be chosen; expected less")
+        if topk >= args.sparse_context:
+            parser.error(f"--topk {topk}: a document has {args.sparse_context} tokens, so that nothing would be chosen; expected less")
     if min(args.topks) <= sparse_model.FIRST:
         parser.error(f"--topks {min(args.topks)}: expected more than {sparse_model.FIRST}")
     if args.held_out_tokens < max(args.contexts):
@@ -430,7 +461,10 @@ def check_arguments(parser: argparse.ArgumentParser, args: argparse.Namespace) -
         parser.error("--text, --held-out-text and --text-licence go together")
     if args.device.startswith("cuda") and not torch.cuda.is_available():
         parser.error("--device cuda: torch sees no CUDA device here")
-    args.library = library_devices(args.library)
+    args.library = by_role("library", args.library, sparse_model.ROLES)
+    args.types = by_role("dtype", args.dtype, ("index", "attend", "dense"))
+    if set(args.types.values()) - set(sparse_model.TYPES):
+        parser.error(f"--dtype {args.dtype}: expected {' or '.join(sparse_model.TYPES)}")
 
 
 def main() -> None:

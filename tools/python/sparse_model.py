@@ -40,24 +40,25 @@ FIRST = 4  # keys of an anchored window that are the document's first
 class Library:
     """Plans of the library, made when they are first needed, for calls of up to `rows` rows of whole documents.
 
-    `devices` says where each of ROLES runs, as hyscale.Context takes it.
+    `devices` says where each of ROLES runs, as hyscale.Context takes it; `types` the types of index tensors ("index"), of what sparse
+    attention and the loss read ("attend") and of dense attention ("dense").
     """
 
-    def __init__(self, model: Model, devices: dict[str, str], rows: int, topk_max: int, coarse: tuple[int, int], dtype: str) -> None:
-        self.model, self.devices, self.rows, self.topk_max, self.coarse, self.dtype = model, devices, rows, topk_max, coarse, dtype
+    def __init__(self, model: Model, devices: dict[str, str], rows: int, topk_max: int, coarse: tuple[int, int], types: dict[str, str]) -> None:
+        self.model, self.devices, self.rows, self.topk_max, self.coarse, self.types = model, devices, rows, topk_max, coarse, types
         self.contexts = {name: hyscale.Context(name) for name in set(devices.values())}
         self.plans: dict[Any, hyscale.Plan] = {}
         self.batches: dict[Any, hyscale.Batch] = {}
 
     def problem(self, how: How, select: bool) -> hyscale.Problem:
         model = self.model
-        attending = dict(heads=model.heads, kv_heads=model.kv_heads, head_dim=model.head_dim, dtype=self.dtype)
+        attending = dict(heads=model.heads, kv_heads=model.kv_heads, head_dim=model.head_dim, dtype=self.types["attend"])
         if how.kind == "dense":
-            return hyscale.Problem(dense=True, **attending)
+            return hyscale.Problem(dense=True, **{**attending, "dtype": self.types["dense"]})
         if how.kind in ("window", "anchored"):
             first = FIRST if how.kind == "anchored" else 0
             return hyscale.Problem(window=how.topk - first, first=first, **attending)
-        scoring = dict(index_heads=model.index_heads, index_dim=model.index_dim, index_groups=model.kv_heads, index_dtype=self.dtype)
+        scoring = dict(index_heads=model.index_heads, index_dim=model.index_dim, index_groups=model.kv_heads, index_dtype=self.types["index"])
         choosing = dict(topk_max=self.topk_max, coarse_block=self.coarse[0], coarse_keep=self.coarse[1])
         return hyscale.Problem(**scoring, **(choosing if select else {"topk_max": self.topk_max}), **attending)
 
@@ -91,6 +92,7 @@ class Learning:
     step: int = 0
     losses: list[torch.Tensor] = dataclasses.field(default_factory=list)
     masses: list[float] = dataclasses.field(default_factory=list)
+    kept: list[tuple[torch.Tensor, ...]] | None = None  # per layer what `learn` reads, when it is to be read again
     mass_stride: int = 0  # one row in so many is measured; 0 = none
 
 
@@ -108,12 +110,25 @@ class Indexer(torch.nn.Module):
         self.q, self.k, self.w = normal(heads * dim, spread), normal(dim, spread), normal(heads, 0.1 * spread)
         self.b = torch.nn.Parameter(torch.ones(heads))
 
-    def forward(self, x: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        q = (x @ self.q.T).view(len(x), self.heads, self.dim)
-        k = (x @ self.k.T).view(len(x), 1, self.dim)
+    def forward(self, x: torch.Tensor, positions: torch.Tensor, rows: slice) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """index_q [T,HI,DI], index_k [T,DI], index_w [T,HI]; the first and the last are 0 but for `rows`, the only ones that are read."""
+        some = x[rows]
+        q = self.turn((some @ self.q.T).view(len(some), self.heads, self.dim), positions[rows])
+        k = self.turn((x @ self.k.T).view(len(x), 1, self.dim), positions)
+        return spread_out(q, rows, len(x)), k[:, 0], spread_out(some @ self.w.T + self.b, rows, len(x))
+
+    def turn(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         turned = self.dim // 4 * 2
-        q, k = (torch.cat([rotated(y[..., :turned], positions, self.theta), y[..., turned:]], -1) for y in (q, k))
-        return q, k[:, 0], x @ self.w.T + self.b
+        return torch.cat([rotated(x[..., :turned], positions, self.theta), x[..., turned:].float()], -1)
+
+
+def spread_out(x: torch.Tensor, rows: slice, count: int) -> torch.Tensor:
+    """x as these rows of `count`, the others 0."""
+    if len(x) == count:
+        return x
+    whole = x.new_zeros(count, *x.shape[1:])
+    whole[rows] = x
+    return whole
 
 
 def rotated(x: torch.Tensor, positions: torch.Tensor, theta: float) -> torch.Tensor:
@@ -121,7 +136,7 @@ def rotated(x: torch.Tensor, positions: torch.Tensor, theta: float) -> torch.Ten
     half = x.shape[-1] // 2
     angles = positions.double()[:, None, None] * theta ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
     cos, sin = angles.cos().float(), angles.sin().float()
-    a, b = x[..., :half], x[..., half:]
+    a, b = x[..., :half].float(), x[..., half:].float()
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
@@ -132,8 +147,9 @@ def normed(x: torch.Tensor, gain: torch.Tensor, epsilon: float) -> torch.Tensor:
 class Model(torch.nn.Module):
     """The first `layers` layers, in f32, with an indexer each."""
 
-    def __init__(self, source: smollm2.Model, layers: int, index_heads: int, index_dim: int, seed: int) -> None:
+    def __init__(self, source: smollm2.Model, layers: int, index_heads: int, index_dim: int, seed: int, half: bool = False) -> None:
         super().__init__()
+        self.half = half  # products of the layers in bf16, sums and the output matrix in f32
         self.heads, self.kv_heads, self.head_dim, self.width = source.heads, source.kv_heads, source.head_dim, source.width
         self.epsilon, self.theta, self.index_heads, self.index_dim = source.epsilon, source.theta, index_heads, index_dim
 
@@ -162,11 +178,12 @@ class Model(torch.nn.Module):
         device = self.embedding.device
         positions = torch.cat([torch.arange(length, device=device) for length in documents])
         x = self.embedding[ids.to(device)]
-        for number, layer in enumerate(self.layers):
-            hidden = normed(x, layer["attn_norm"], self.epsilon)
-            x = x + self.attention(number, hidden, positions, documents, library, how, learning) @ layer["attn_output"].T
-            inner = normed(x, layer["ffn_norm"], self.epsilon)
-            x = x + (F.silu(inner @ layer["ffn_gate"].T) * (inner @ layer["ffn_up"].T)) @ layer["ffn_down"].T
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.half):
+            for number, layer in enumerate(self.layers):
+                hidden = normed(x, layer["attn_norm"], self.epsilon)
+                x = x + self.attention(number, hidden, positions, documents, library, how, learning) @ layer["attn_output"].T
+                inner = normed(x, layer["ffn_norm"], self.epsilon)
+                x = x + (F.silu(inner @ layer["ffn_gate"].T) * (inner @ layer["ffn_up"].T)) @ layer["ffn_down"].T
         return normed(x, self.norm, self.epsilon)
 
     def attention(self, number: int, hidden: torch.Tensor, positions: torch.Tensor, documents: tuple[int, ...], library: Library, how: How,
@@ -174,7 +191,7 @@ class Model(torch.nn.Module):
         layer, rows = self.layers[number], len(hidden)
         q, k, v = ((hidden @ layer["attn_" + name].T).view(rows, -1, self.head_dim) for name in "qkv")
         q, k = rotated(q, positions, self.theta), rotated(k, positions, self.theta)
-        q, k, v = (to_library(x, library) for x in (q, k, v))
+        q, k, v = (to_library(x, library.types["dense" if how.kind == "dense" else "attend"]) for x in (q, k, v))
         if how.kind != "sparse":
             plan, batch = library.plan("dense" if how.kind == "dense" else "attend", how, documents)
             o, lse = hyscale.sparse_attention(plan, batch, q, k, v)
@@ -184,21 +201,22 @@ class Model(torch.nn.Module):
             o = self.sparse(number, hidden, positions, documents, library, how, q, k, v, learning)
         return o.to(hidden.device, torch.float32).reshape(rows, -1)
 
-    def index(self, number: int, hidden: torch.Tensor, positions: torch.Tensor, library: Library) -> tuple[torch.Tensor, ...]:
+    def index(self, number: int, hidden: torch.Tensor, positions: torch.Tensor, library: Library,
+              rows: slice = slice(None)) -> tuple[torch.Tensor, ...]:
         """The indexer learns from its own loss alone: what it reads is detached."""
-        q, k, w = self.indexers[number](hidden.detach(), positions)
-        return to_library(q, library), to_library(k, library), w.cpu()
+        q, k, w = self.indexers[number](hidden.detach(), positions, rows)
+        return to_library(q, library.types["index"]), to_library(k, library.types["index"]), to_library(w, "f32")
 
     def sparse(self, number: int, hidden: torch.Tensor, positions: torch.Tensor, documents: tuple[int, ...], library: Library, how: How,
                q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, learning: Learning) -> torch.Tensor:
-        topk, method, index = how.topk, None, None
+        topk, method, scores = how.topk, None, False
         if learning.schedule is not None:
             decision = learning.schedule.decide(learning.step, number, data=learning.step, keys=max(documents))
-            topk, method = decision.topk[0], decision.method
+            topk, method, scores = decision.topk[0], decision.method, decision.row_stride == 1  # else too few are read to be worth it
         index = self.index(number, hidden, positions, library)
         plan, batch = library.plan("select", how, documents)
         with torch.no_grad():
-            chosen = hyscale.select(plan, batch, *index, topk=topk, method=method, scores=learning.schedule is not None)
+            chosen = hyscale.select(plan, batch, *index, topk=topk, method=method, scores=scores)
         plan, batch = library.plan("attend", how, documents)
         o, lse = hyscale.sparse_attention(plan, batch, q, k, v, chosen.indices)
         if learning.schedule is not None:
@@ -212,14 +230,25 @@ class Model(torch.nn.Module):
 
     def learn(self, number: int, hidden: torch.Tensor, positions: torch.Tensor, documents: tuple[int, ...], library: Library, q: torch.Tensor,
               k: torch.Tensor, lse: torch.Tensor, chosen: hyscale.Selection | None, learning: Learning, index: Any = None) -> None:
+        """Adds the layer's loss: dense without a selection, then only the rows that enter it are projected."""
         assert learning.schedule is not None
+        if learning.kept is not None:
+            learning.kept.append((hidden.to(torch.bfloat16), q, k, lse))
         decision = learning.schedule.decide(learning.step, number, data=learning.step, keys=max(documents))
         with torch.enable_grad():
-            index = index or self.index(number, hidden, positions, library)
+            index = index or self.index(number, hidden, positions, library, slice(decision.row_offset, None, decision.row_stride))
             plan, batch = library.plan("loss", How("sparse"), documents)
+            q, k = (to_library(x.detach(), library.types["attend"]) for x in (q, k))
             learning.losses.append(hyscale.indexer_loss(
                 plan, batch, *index, q, k, chosen and chosen.indices, lse=lse, scores=chosen and chosen.scores, row_stride=decision.row_stride,
                 row_offset=decision.row_offset))
+
+    def learn_again(self, kept: list[tuple[torch.Tensor, ...]], documents: tuple[int, ...], library: Library, learning: Learning) -> None:
+        """The dense loss of all layers from what a pass over the same text kept; the model stands still."""
+        positions = torch.cat([torch.arange(length, device=self.embedding.device) for length in documents])
+        with torch.autocast(self.embedding.device.type, torch.bfloat16, enabled=self.half):
+            for number, (hidden, q, k, lse) in enumerate(kept):
+                self.learn(number, hidden.float(), positions, documents, library, q, k, lse, None, learning)
 
     def word_losses(self, x: torch.Tensor, ids: torch.Tensor, documents: tuple[int, ...]) -> torch.Tensor:
         """-log p of each token of a document given those before it; [T - documents], f32."""
@@ -247,6 +276,6 @@ def rows_with_next(documents: tuple[int, ...]) -> torch.Tensor:
     return rows.nonzero()[:, 0]
 
 
-def to_library(x: torch.Tensor, library: Library) -> torch.Tensor:
-    """On the CPU in the library's type; differentiable."""
-    return x.to(TYPES[library.dtype]).cpu()
+def to_library(x: torch.Tensor, dtype: str) -> torch.Tensor:
+    """On the CPU in one of the library's types; differentiable."""
+    return x.to(TYPES[dtype]).cpu()
