@@ -11,7 +11,10 @@ static const char doc[] =
 	"Examples:\n"
 	"  hyscale plan --model dsv32 --tokens 131072\n"
 	"  hyscale plan --model msa --tokens 1048576 --rows 65536 --json\n"
-	"  hyscale plan --model dsv32 --tokens 1048576 --schedule progressive --layers 61\n";
+	"  hyscale plan --model dsv32 --tokens 1048576 --schedule progressive --layers 61 "
+	"--devices openmp,opencl\n";
+
+enum { OPT_DEVICES = 256 };
 
 static const struct argp_option options[] = {
 	{"model", 'm', "NAME", 0, "dsv32, glm5, hyv4, msa, nsa, moba, qsa, dsv4-csa or smollm2", 0},
@@ -19,6 +22,8 @@ static const struct argp_option options[] = {
 	{"rows", 'r', "R", 0, "Price its last R rows only, streamed against all keys", 0},
 	{"device", 'd', "DEVICE", 0, "A backend, a device's name or number (default: the first)",
 	 0},
+	{"devices", OPT_DEVICES, "LIST", 0,
+	 "Devices that share the rows, as openmp,opencl or 0,1 or all", 0},
 	{"schedule", 's', "NAME", 0,
 	 "Price the phases of a training run: progressive, exact or dense", 0},
 	{"steps", 't', "N", 0, "Steps of that run (default 1000)", 0},
@@ -31,7 +36,7 @@ struct plan_command {
 	const char *model, *device;
 	int64_t tokens, rows;
 	struct plan_schedule schedule;
-	bool json;
+	bool json, several;
 };
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -49,6 +54,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		break;
 	case 'd':
 		plan->device = argument;
+		break;
+	case OPT_DEVICES:
+		plan->device = argument;
+		plan->several = true;
 		break;
 	case 's':
 		plan->schedule.name = argument;
@@ -123,11 +132,11 @@ static int print_plan(const struct plan_command *command, const struct hys_plan 
 	int result = command->json ? TOOL_OK : print_description(plan);
 	if (!command->json)
 		printf("\n%s, one layer, rows %lld of a causal document of %lld tokens, operands "
-		       "on the device\n"
+		       "on the %s\n"
 		       "%-24s %-34s %12s %11s %11s %11s %10s\n",
 		       command->model, (long long)command->rows, (long long)command->tokens,
-		       "operation", "kernel", "useful", "tensors", "workspace", "peak",
-		       "predicted");
+		       hys_plan_device_count(plan) > 1 ? "host" : "device", "operation", "kernel",
+		       "useful", "tensors", "workspace", "peak", "predicted");
 	for (int op = 0; result == TOOL_OK && op < HYS_OP_COUNT; op++) {
 		struct hys_cost cost;
 		if (!hys_plan_kernel(plan, (hys_op)op, 0))
@@ -142,8 +151,7 @@ static int print_plan(const struct plan_command *command, const struct hys_plan 
 static int run(int argc, char **argv)
 {
 	const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
-	struct plan_command command = {.tokens = 32768,
-				       .schedule = {.steps = 1000, .layers = 1}};
+	struct plan_command command = {.tokens = 32768, .schedule = {.steps = 1000, .layers = 1}};
 	struct hys_problem problem;
 	struct hys_context *context;
 	struct hys_plan *plan = NULL;
@@ -152,6 +160,8 @@ static int run(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &command);
 	if (!command.rows || command.rows > command.tokens)
 		command.rows = command.tokens;
+	command.schedule.rows = command.rows;
+	command.schedule.tokens = command.tokens;
 	if (hys_problem_named(command.model, &problem, &error) != HYS_OK)
 		return tool_failed("--model", &error);
 	if (command.schedule.name)
@@ -160,12 +170,14 @@ static int run(int argc, char **argv)
 	if (result != TOOL_OK)
 		return result;
 	struct hys_plan_options plan_options = {.struct_size = sizeof plan_options,
-						.flags = HYS_PLAN_BUFFERS_ONLY,
 						.devices = numbers,
-						.device_count = 1,
+						.device_count = command.several ? count : 1,
 						.rows_max = command.rows,
 						.keys_max = command.tokens,
 						.progress = tool_plan_progress};
+	/* Devices that share rows take tensors of the host. */
+	if (plan_options.device_count == 1)
+		plan_options.flags = HYS_PLAN_BUFFERS_ONLY;
 	if (hys_plan_create(context, &problem, &plan_options, &plan, &error) == HYS_OK) {
 		result = print_plan(&command, plan);
 		if (result == TOOL_OK && command.schedule.name)

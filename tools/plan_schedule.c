@@ -73,23 +73,51 @@ static hys_status make_schedule(const struct plan_schedule *wanted, const struct
 
 /* ---- one phase ---- */
 
-/* The most memory that one of the phase's operations takes, tensors included. */
-static int64_t phase_bytes(const struct hys_plan *plan, hys_phase phase)
+/* What the plan's device i takes for its rows of one operation, which see all keys: tensors and workspace. */
+static hys_status op_bytes(const struct hys_plan *plan, const struct plan_schedule *wanted,
+			   hys_op op, int32_t i, int64_t *bytes, struct hys_error *error)
+{
+	const int64_t rows = (int64_t)ceil(hys_plan_share(plan, op, i) * (double)wanted->rows);
+	const struct hys_batch_desc last = {.struct_size = sizeof last,
+					    .rows = rows,
+					    .keys = wanted->tokens,
+					    .flags = HYS_BATCH_CAUSAL};
+	struct hys_batch *batch = NULL;
+	struct hys_cost cost;
+	int64_t workspace = 0;
+	*bytes = 0;
+	if (rows == 0 || !hys_plan_kernel(plan, op, i))
+		return HYS_OK;
+	hys_status status =
+		hys_batch_create((struct hys_plan *)(uintptr_t)plan, &last, &batch, error);
+	if (status == HYS_OK)
+		status = hys_plan_cost(plan, op, batch, &cost, error);
+	if (status == HYS_OK)
+		status = hys_plan_workspace(plan, op, rows, i, &workspace, error);
+	if (status == HYS_OK)
+		*bytes = cost.tensor_bytes + workspace;
+	hys_batch_destroy(batch);
+	return status;
+}
+
+/* The most memory that one of the phase's operations takes on the plan's device i. */
+static hys_status phase_bytes(const struct hys_plan *plan, const struct plan_schedule *wanted,
+			      hys_phase phase, int32_t i, int64_t *most, struct hys_error *error)
 {
 	static const hys_op selects[HYS_PHASE_COUNT] = {
 		HYS_OP_ATTENTION_FORWARD, HYS_OP_SELECT_COARSE, HYS_OP_SELECT_COARSE_TO_FINE,
 		HYS_OP_SELECT};
 	const hys_op ops[] = {selects[phase], HYS_OP_ATTENTION_FORWARD, HYS_OP_ATTENTION_BACKWARD,
 			      HYS_OP_INDEXER_LOSS};
-	int64_t most = 0;
-
-	for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
-		struct hys_cost cost;
-		if (hys_plan_cost(plan, ops[i], NULL, &cost, NULL) == HYS_OK &&
-		    cost.peak_bytes > most)
-			most = cost.peak_bytes;
+	hys_status status = HYS_OK;
+	*most = 0;
+	for (size_t o = 0; status == HYS_OK && o < sizeof ops / sizeof ops[0]; o++) {
+		int64_t bytes;
+		status = op_bytes(plan, wanted, ops[o], i, &bytes, error);
+		if (status == HYS_OK && bytes > *most)
+			*most = bytes;
 	}
-	return most;
+	return status;
 }
 
 static double seconds_of(const struct hys_schedule_cost *cost)
@@ -108,28 +136,54 @@ static void add_json(cJSON *line, const char *name, const struct hys_schedule_co
 	cJSON_AddNumberToObject(part, "loss_s", cost->loss_s);
 }
 
-static void print_line(const struct plan_schedule *wanted, const char *phase, int64_t step,
-		       int64_t bytes, const struct hys_schedule_cost cost[HYS_RUN_COUNT])
+#define MEMORY_TEXT 160
+
+/* "286 GiB", or of each device, as "286 GiB + 12 GiB". */
+static void memory_text(const struct hys_plan *plan, const int64_t *bytes, char text[MEMORY_TEXT])
+{
+	text[0] = '\0';
+	for (int32_t i = 0; bytes && i < hys_plan_device_count(plan); i++) {
+		const size_t length = strlen(text);
+		snprintf(text + length, MEMORY_TEXT - length, "%s%s", i ? " + " : "",
+			 tool_bytes((double)bytes[i]));
+	}
+}
+
+static void print_json(const struct hys_plan *plan, const char *phase, int64_t step,
+		       const int64_t *bytes, const struct hys_schedule_cost cost[HYS_RUN_COUNT])
+{
+	cJSON *line = cJSON_CreateObject();
+	cJSON *devices;
+	cJSON_AddStringToObject(line, "phase", phase);
+	cJSON_AddNumberToObject(line, "step", (double)step);
+	devices = cJSON_AddArrayToObject(line, "device_bytes");
+	for (int32_t i = 0; bytes && i < hys_plan_device_count(plan); i++)
+		cJSON_AddItemToArray(devices, cJSON_CreateNumber((double)bytes[i]));
+	add_json(line, "scheduled", &cost[HYS_RUN_SCHEDULED]);
+	add_json(line, "always_exact", &cost[HYS_RUN_EXACT]);
+	add_json(line, "always_dense", &cost[HYS_RUN_DENSE]);
+	tool_json_line(line);
+}
+
+/* `bytes` of each device, NULL = not said. */
+static void print_line(const struct plan_schedule *wanted, const struct hys_plan *plan,
+		       const char *phase, int64_t step, const int64_t *bytes,
+		       const struct hys_schedule_cost cost[HYS_RUN_COUNT])
 {
 	const struct hys_schedule_cost *own = &cost[HYS_RUN_SCHEDULED];
 	const double seconds = seconds_of(own);
+	char memory[MEMORY_TEXT];
 
 	if (wanted->json) {
-		cJSON *line = cJSON_CreateObject();
-		cJSON_AddStringToObject(line, "phase", phase);
-		cJSON_AddNumberToObject(line, "step", (double)step);
-		cJSON_AddNumberToObject(line, "peak_bytes", (double)bytes);
-		add_json(line, "scheduled", own);
-		add_json(line, "always_exact", &cost[HYS_RUN_EXACT]);
-		add_json(line, "always_dense", &cost[HYS_RUN_DENSE]);
-		tool_json_line(line);
+		print_json(plan, phase, step, bytes, cost);
 		return;
 	}
-	printf("%-16s %10lld %11s %13s %13s %13s %11s %9.2fx %9.2fx\n", phase, (long long)step,
-	       bytes ? tool_bytes((double)bytes) : "", tool_rate(own->select_flops, "FLOP"),
-	       tool_rate(own->attend_flops, "FLOP"), tool_rate(own->loss_flops, "FLOP"),
-	       tool_time(seconds), seconds_of(&cost[HYS_RUN_EXACT]) / seconds,
-	       seconds_of(&cost[HYS_RUN_DENSE]) / seconds);
+	memory_text(plan, bytes, memory);
+	printf("%-16s %10lld %13s %13s %13s %11s %9.2fx %9.2fx  %s\n", phase, (long long)step,
+	       tool_rate(own->select_flops, "FLOP"), tool_rate(own->attend_flops, "FLOP"),
+	       tool_rate(own->loss_flops, "FLOP"), tool_time(seconds),
+	       seconds_of(&cost[HYS_RUN_EXACT]) / seconds,
+	       seconds_of(&cost[HYS_RUN_DENSE]) / seconds, memory);
 }
 
 /* Prices steps [first, first + count) as scheduled, exact and dense. */
@@ -145,13 +199,35 @@ static hys_status price_all(const struct hys_schedule *schedule, const struct hy
 	return status;
 }
 
+/* One step priced and printed with the memory of its phase. */
+static hys_status print_step(const struct plan_schedule *wanted,
+			     const struct hys_schedule *schedule, const struct hys_plan *plan,
+			     int64_t step, hys_phase phase, const char *name,
+			     struct hys_error *error)
+{
+	const int32_t devices = hys_plan_device_count(plan);
+	struct hys_schedule_cost cost[HYS_RUN_COUNT];
+	int64_t *bytes = calloc((size_t)devices, sizeof *bytes);
+	hys_status status;
+	if (!bytes) {
+		snprintf(error->message, sizeof error->message, "%d numbers", devices);
+		return error->status = HYS_OUT_OF_MEMORY;
+	}
+	status = price_all(schedule, plan, step, 1, cost, error);
+	for (int32_t i = 0; status == HYS_OK && i < devices; i++)
+		status = phase_bytes(plan, wanted, phase, i, &bytes[i], error);
+	if (status == HYS_OK)
+		print_line(wanted, plan, name, step, bytes, cost);
+	free(bytes);
+	return status;
+}
+
 static hys_status print_phases(const struct plan_schedule *wanted, const struct preset *preset,
 			       const struct hys_schedule *schedule, const struct hys_plan *plan,
 			       struct hys_error *error)
 {
 	struct hys_schedule_cost cost[HYS_RUN_COUNT];
 	struct hys_schedule_question question = {.struct_size = sizeof question};
-	hys_phase shown = HYS_PHASE_COUNT;
 	hys_status status;
 
 	/* The first step of each phase that is no key step, then the key steps of the last. */
@@ -165,26 +241,23 @@ static hys_status print_phases(const struct plan_schedule *wanted, const struct 
 		if (status == HYS_OK)
 			status = hys_schedule_decide(schedule, &question, &decision, error);
 		if (status == HYS_OK)
-			status = price_all(schedule, plan, question.step, 1, cost, error);
+			status = print_step(wanted, schedule, plan, question.step, decision.phase,
+					    hys_phase_name(decision.phase), error);
 		if (status != HYS_OK)
 			return status;
-		shown = decision.phase;
-		print_line(wanted, hys_phase_name(shown), question.step, phase_bytes(plan, shown),
-			   cost);
 	}
 	question.step = preset->key_period
 				? (wanted->steps - 1) / preset->key_period * preset->key_period
 				: 0;
 	if (question.step > wanted->steps * preset->pieces[preset->piece_count - 1].from / 1000) {
-		status = price_all(schedule, plan, question.step, 1, cost, error);
+		status = print_step(wanted, schedule, plan, question.step, HYS_PHASE_EXACT,
+				    "key step", error);
 		if (status != HYS_OK)
 			return status;
-		print_line(wanted, "key step", question.step, phase_bytes(plan, HYS_PHASE_EXACT),
-			   cost);
 	}
 	status = price_all(schedule, plan, 0, 0, cost, error);
 	if (status == HYS_OK)
-		print_line(wanted, "whole run", wanted->steps, 0, cost);
+		print_line(wanted, plan, "whole run", wanted->steps, NULL, cost);
 	return status;
 }
 
@@ -202,9 +275,10 @@ static void print_head(const struct plan_schedule *wanted, const struct hys_sche
 	free(text);
 	printf("\nOne step, all %lld layers, forward, backward and loss; how many times longer the "
 	       "same step takes always exact, always dense\n"
-	       "%-16s %10s %11s %13s %13s %13s %11s %10s %10s\n",
-	       (long long)wanted->layers, "phase", "step", "memory", "indexer", "attention", "loss",
-	       "predicted", "exact", "dense");
+	       "%-16s %10s %13s %13s %13s %11s %10s %10s  %s\n",
+	       (long long)wanted->layers, "phase", "step", "indexer", "attention", "loss",
+	       "predicted", "exact", "dense",
+	       hys_plan_device_count(plan) > 1 ? "memory of each device" : "memory");
 }
 
 int plan_schedule_print(const struct plan_schedule *wanted, const struct hys_plan *plan)

@@ -6,7 +6,7 @@
 
 struct plan_schedule {
 	const char *name; /* progressive, exact or dense */
-	int64_t steps, layers;
+	int64_t steps, layers, rows, tokens;
 	bool json;
 };
 

@@ -69,6 +69,24 @@ static bool device_matches(const char *wanted, int32_t number, const struct hys_
 	return strcmp(wanted, info->backend) == 0 || strstr(info->name, wanted);
 }
 
+/* A name may hold commas itself, so the whole text is tried before its parts. */
+static bool device_is_among(const char *wanted, int32_t number, const struct hys_device_info *info)
+{
+	char part[256];
+	if (device_matches(wanted, number, info))
+		return true;
+	for (const char *at = wanted; *at; at += strcspn(at, ","), at += *at == ',') {
+		const size_t length = strcspn(at, ",");
+		if (length == 0 || length >= sizeof part)
+			continue;
+		memcpy(part, at, length);
+		part[length] = '\0';
+		if (device_matches(part, number, info))
+			return true;
+	}
+	return false;
+}
+
 static int match_devices(const char *device, struct hys_context *context, int32_t **numbers,
 			 int32_t *count)
 {
@@ -82,7 +100,7 @@ static int match_devices(const char *device, struct hys_context *context, int32_
 		struct hys_device_info info;
 		if (hys_context_device_info(context, i, &info, &error) != HYS_OK)
 			return tool_failed("device", &error);
-		if (device_matches(device, i, &info))
+		if (device_is_among(device, i, &info))
 			(*numbers)[(*count)++] = i;
 	}
 	if (*count == 0)
