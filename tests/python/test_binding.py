@@ -1,6 +1,7 @@
 """The binding against formulas of its own in binary64: picks, outputs, gradients (central differences too), refusals."""
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import unittest
@@ -17,6 +18,7 @@ ROWS, KEYS, TOPK = 24, 40, 7
 PROBLEM = hyscale.Problem(
     index_heads=INDEX_HEADS, index_dim=INDEX_DIM, index_groups=2, topk_max=TOPK, heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM,
     value_dim=VALUES)
+UNDOCUMENTED = ("load_state_dict", "_as_native")  # what their names say
 
 
 def make_plan(problem: hyscale.Problem = PROBLEM, **options: object) -> hyscale.Plan:
@@ -299,6 +301,23 @@ class Planning(unittest.TestCase):
         header = Path(__file__).resolve().parents[2].joinpath("include/hyscale/version.h").read_text()
         parts = re.findall(r"define HYS_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header)
         self.assertEqual(".".join(parts), hyscale.__version__)
+
+    def test_typed_and_documented(self) -> None:
+        """Every public function and method has types, every public name a docstring, every one that takes tensors their shapes."""
+        self.assertTrue((Path(hyscale.__file__).parent / "py.typed").exists())
+        functions = [getattr(hyscale, name) for name in hyscale.__all__ if not name.startswith("_")]
+        for kind in [function for function in functions if inspect.isclass(function)]:
+            functions += [member for name, member in inspect.getmembers(kind, inspect.isfunction)
+                          if member.__module__.startswith("hyscale") and not name.startswith("_")]
+        for function in functions:
+            self.assertTrue(function.__doc__ or function.__name__ in UNDOCUMENTED, function)
+            if not inspect.isfunction(function):
+                continue
+            parameters = inspect.signature(function).parameters
+            self.assertTrue(all(name == "self" or p.annotation is not p.empty for name, p in parameters.items()), function)
+            self.assertIn("return", function.__annotations__, function)
+            if {"q", "x", "index_q"} & set(parameters):
+                self.assertRegex(function.__doc__, r"\[[A-Z],|\[rows", function)
 
     def test_schedule(self) -> None:
         options = dict(

@@ -13,12 +13,15 @@ The library is found through HYSCALE_LIBRARY, in the tree's build folders, or wh
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._native import HyscaleError
 from ._version import __version__
 from .core import Batch, Context, Cost, Fidelity, Plan, Problem, Selection
 from .schedule import Decision, Override, Piece, Schedule
+
+if TYPE_CHECKING:
+    from .autograd import indexer_loss, pool, sparse_attention
 
 __all__ = [
     "Batch", "Context", "Cost", "Decision", "Fidelity", "HyscaleError", "Override", "Piece", "Plan", "Problem", "Schedule", "Selection",

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def is_torch(array: Any) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
-def _refuse(name: str, reason: str) -> None:
+def _refuse(name: str, reason: str) -> NoReturn:
     raise TypeError(f"{name}: {reason}")
 
 

@@ -133,7 +133,7 @@ class Args(Sized):
 
 def _args(name: str, *fields: tuple[str, object] | str) -> type[Args]:
     """An args struct; a bare name is a tensor."""
-    whole = [("struct_size", c_size_t), ("row_first", c_int64), ("row_count", c_int64)]
+    whole: list[tuple[str, object]] = [("struct_size", c_size_t), ("row_first", c_int64), ("row_count", c_int64)]
     whole += [(field, Tensor) if isinstance(field, str) else field for field in fields]
     tensors = tuple(field for field in fields if isinstance(field, str))
     return type(name, (Args,), {"_fields_": whole, "tensors": tensors})

@@ -52,7 +52,8 @@ def sparse_attention(
     Returns o [T,H,V], differentiable to q, k, v, sink, window_k and window_v, and lse f32 [T,H], which is not differentiable.
     The plan's problem says dense, window, granularity and dtype. A second derivative is refused.
     """
-    return _Attention.apply(plan, batch, indices, q, k, v, sink, window_k, window_v)
+    made: tuple[torch.Tensor, torch.Tensor] = _Attention.apply(plan, batch, indices, q, k, v, sink, window_k, window_v)  # type: ignore[no-untyped-call]
+    return made
 
 
 class _Loss(torch.autograd.Function):
@@ -83,7 +84,8 @@ def indexer_loss(
     others = dict(
         q=q.detach(), k=k.detach(), indices=indices, lse=lse, sink=sink, scores=scores, coefficient=coefficient, row_stride=row_stride,
         row_offset=row_offset)
-    return _Loss.apply(plan, batch, others, index_q, index_k, index_w)
+    made: torch.Tensor = _Loss.apply(plan, batch, others, index_q, index_k, index_w)  # type: ignore[no-untyped-call]
+    return made
 
 
 class _Pool(torch.autograd.Function):
@@ -106,4 +108,5 @@ def pool(
     pooling: str = "mean", unit: str = "entries",
 ) -> torch.Tensor:
     """Keys into entries (or entries into coarse blocks): x [S,C] -> [E,C]; "mean", "gated" or "overlapped" (x, gate 2C wide)."""
-    return _Pool.apply(plan, batch, pooling, unit, x, gate, bias)
+    made: torch.Tensor = _Pool.apply(plan, batch, pooling, unit, x, gate, bias)  # type: ignore[no-untyped-call]
+    return made

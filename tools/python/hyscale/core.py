@@ -55,7 +55,7 @@ class Problem:
         native.struct_size = ctypes.sizeof(native)
         return Problem._from_native(native)
 
-    def _native(self) -> _native.NativeProblem:
+    def _as_native(self) -> _native.NativeProblem:
         native = _native.NativeProblem()
         native.scoring = _native.Scoring(
             self.index_heads, self.index_dim, self.index_groups, self.block, self.pool, _pick("index_dtype", self.index_dtype, _native.DTYPES),
@@ -79,7 +79,7 @@ class Problem:
 
     def completed(self) -> Problem:
         """With every default filled in; raises when it is not legal."""
-        native = self._native()
+        native = self._as_native()
         call("hys_problem_complete", ctypes.byref(native))
         return Problem._from_native(native)
 
@@ -116,7 +116,7 @@ class Context:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             _native.library.hys_context_destroy(self._handle)
-            self._handle = None
+            self._handle = ctypes.c_void_p()
 
 
 class Cost(NamedTuple):
@@ -170,7 +170,7 @@ class Plan:
             options.devices, options.device_count = numbers, len(devices)
         if kernels is not None:
             options.kernels = kernels.encode()
-        native = problem._native()
+        native = problem._as_native()
         call("hys_plan_create", self.context._handle, ctypes.byref(native), ctypes.byref(options), ctypes.byref(self._handle))
         call("hys_exec_create", self._handle, None, ctypes.byref(self._exec))
         self.problem = problem.completed()
@@ -178,10 +178,10 @@ class Plan:
     def __del__(self) -> None:
         if getattr(self, "_exec", None):
             _native.library.hys_exec_destroy(self._exec)
-            self._exec = None
+            self._exec = ctypes.c_void_p()
         if getattr(self, "_handle", None):
             _native.library.hys_plan_destroy(self._handle)
-            self._handle = None
+            self._handle = ctypes.c_void_p()
 
     def describe(self) -> str:
         """What runs where and why, as a table."""
@@ -271,7 +271,8 @@ class Plan:
         self, batch: Batch, grad_o: Any, q: Any, k: Any, v: Any, indices: Any, o: Any, lse: Any, *, sink: Any = None,
         window_k: Any = None, window_v: Any = None,
     ) -> dict[str, Any]:
-        """Gradients by name: dq, dk, dv (with v), dsink (with sink), dwindow_k, dwindow_v, each like its tensor."""
+        """grad_o and o [T,H,V], lse f32 [T,H], the rest as forward took it -> gradients by name: dq [T,H,D], dk [S,G,D], dv [S,G,V]
+        (with v), dsink f32 [H] (with sink), dwindow_k, dwindow_v."""
         like = dict(dq=q, dk=k, dv=v, dsink=sink, dwindow_k=window_k, dwindow_v=window_v)
         made = {
             name: _arrays.empty(q, "f32" if name == "dsink" else self.problem.dtype, *array.shape)
@@ -285,7 +286,8 @@ class Plan:
         sink: Any = None, scores: Any = None, teacher: Any = None, coefficient: float = 1.0, row_stride: int = 0, row_offset: int = 0,
         gradients: bool = True,
     ) -> dict[str, Any]:
-        """KL of the attention's shares to the index scores' softmax: loss f32 [1] and d_index_q, d_index_k, d_index_w.
+        """KL of the attention's shares to the index scores' softmax: loss f32 [1] and d_index_q [T,HI,DI], d_index_k [E,DI], d_index_w
+        [T,HI], from these, q [T,H,D], k [S,G,D], indices i32 [T,U,K], lse f32 [T,H].
 
         Without indices the set is every visible entry (dense warm-up). row_stride counts every so-many-th row only.
         """
@@ -317,7 +319,7 @@ class Plan:
     def pool_backward(
         self, batch: Batch, grad_y: Any, x: Any, gate: Any = None, bias: Any = None, *, pooling: str = "mean", unit: str = "entries",
     ) -> dict[str, Any]:
-        """Gradients by name: dx, dgate (with gate), dbias (with bias)."""
+        """grad_y [E,C] -> gradients by name: dx [S,C], dgate [S,C] (with gate), dbias [slots of a pool,C] (with bias)."""
         dtype = _name_of(_native.DTYPES, _arrays.view("x", x)[0].dtype)
         made = {"dx": _arrays.empty(x, dtype, *x.shape)}
         if gate is not None:
@@ -339,7 +341,8 @@ class Plan:
         self, batch: Batch, q: Any, k: Any, indices: Any, reference: Any = None, *, row_stride: int = 1, row_offset: int = 0,
         target_mass: float = 0.0,
     ) -> Fidelity:
-        """How much of dense attention a selection captures, on every row_stride-th row; recall is against `reference`."""
+        """How much of dense attention (q [T,H,D], k [S,G,D]) a selection i32 [T,U,K] captures, on every row_stride-th row; recall is
+        against `reference`, another selection."""
         groups = indices.shape[1]
         made = {
             "mass": _arrays.empty(q, "f32", len(q), groups), "topk_needed": _arrays.empty(q, "i32", len(q), groups)}
@@ -348,9 +351,8 @@ class Plan:
         self._run("hys_fidelity", _native.FidelityArgs(), batch, dict(q=q, k=k, indices=indices, reference=reference, **made),
                   row_stride=row_stride, row_offset=row_offset, target_mass=target_mass)
         rows = range(row_offset, len(q), max(row_stride, 1))
-        mass, recall, needed = (made.get(name) for name in ("mass", "recall", "topk_needed"))
-        return Fidelity(mass[row_offset::row_stride], None if recall is None else recall[row_offset::row_stride],
-                        needed[row_offset::row_stride], rows)
+        sampled = {name: array[row_offset::max(row_stride, 1)] for name, array in made.items()}
+        return Fidelity(sampled["mass"], sampled.get("recall"), sampled["topk_needed"], rows)
 
 
 def _operation(name: str) -> int:
@@ -393,18 +395,18 @@ class Batch:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             _native.library.hys_batch_destroy(self._handle)
-            self._handle = None
+            self._handle = ctypes.c_void_p()
 
     @property
     def entries(self) -> int:
         """E: pooled keys, or keys."""
-        return _native.library.hys_batch_entries(self._handle)
+        return int(_native.library.hys_batch_entries(self._handle))
 
     @property
     def coarse_blocks(self) -> int:
-        return _native.library.hys_batch_coarse_blocks(self._handle)
+        return int(_native.library.hys_batch_coarse_blocks(self._handle))
 
     @property
     def key_pairs(self) -> int:
         """Visible (row, key) pairs."""
-        return _native.library.hys_batch_key_pairs(self._handle)
+        return int(_native.library.hys_batch_key_pairs(self._handle))

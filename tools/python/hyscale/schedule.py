@@ -88,7 +88,7 @@ class Schedule:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             _native.library.hys_schedule_destroy(self._handle)
-            self._handle = None
+            self._handle = ctypes.c_void_p()
 
     def decide(self, step: int, layer: int, *, data: int = 0, keys: int = 0, pass_: str = "forward") -> Decision:
         """`data` numbers the micro-batch, `keys` the entries of its longest row (for densities), pass_ is "forward", "recompute" or
