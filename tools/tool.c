@@ -69,44 +69,60 @@ static bool device_matches(const char *wanted, int32_t number, const struct hys_
 	return strcmp(wanted, info->backend) == 0 || strstr(info->name, wanted);
 }
 
-/* A name may hold commas itself, so the whole text is tried before its parts. */
-static bool device_is_among(const char *wanted, int32_t number, const struct hys_device_info *info)
+/* The part of a comma list at *at, which moves on; false at the end. */
+static bool next_part(const char **at, char part[256])
 {
-	char part[256];
-	if (device_matches(wanted, number, info))
-		return true;
-	for (const char *at = wanted; *at; at += strcspn(at, ","), at += *at == ',') {
-		const size_t length = strcspn(at, ",");
-		if (length == 0 || length >= sizeof part)
-			continue;
-		memcpy(part, at, length);
-		part[length] = '\0';
-		if (device_matches(part, number, info))
-			return true;
-	}
-	return false;
+	const size_t length = strcspn(*at, ",");
+	if (!**at)
+		return false;
+	snprintf(part, 256, "%.*s", (int)(length < 255 ? length : 255), *at);
+	*at += length + ((*at)[length] == ',');
+	return true;
 }
 
+/* Marks the devices that match; answers how many do. */
+static int32_t mark_devices(const char *wanted, struct hys_context *context, bool *marked)
+{
+	const int32_t total = hys_context_device_count(context);
+	int32_t found = 0;
+	for (int32_t i = 0; i < total; i++) {
+		struct hys_device_info info;
+		struct hys_error error;
+		if (hys_context_device_info(context, i, &info, &error) != HYS_OK ||
+		    !device_matches(wanted, i, &info))
+			continue;
+		marked[i] = true;
+		found++;
+	}
+	return found;
+}
+
+/* A device, or a comma list of them; a name may hold commas itself, so the whole text is tried first. */
 static int match_devices(const char *device, struct hys_context *context, int32_t **numbers,
 			 int32_t *count)
 {
-	int32_t total = hys_context_device_count(context);
-	struct hys_error error;
+	const int32_t total = hys_context_device_count(context);
+	bool *marked = calloc((size_t)total + 1, sizeof *marked);
+	char part[256];
 	*count = 0;
 	*numbers = calloc((size_t)total + 1, sizeof **numbers);
-	if (!*numbers)
+	if (!*numbers || !marked) {
+		free(marked);
 		return tool_complain("out of memory");
-	for (int32_t i = 0; i < total; i++) {
-		struct hys_device_info info;
-		if (hys_context_device_info(context, i, &info, &error) != HYS_OK)
-			return tool_failed("device", &error);
-		if (device_is_among(device, i, &info))
-			(*numbers)[(*count)++] = i;
 	}
-	if (*count == 0)
-		return tool_complain("no device matches '%s'; 'hyscale devices' lists them",
-				     device);
-	return TOOL_OK;
+	if (mark_devices(device, context, marked) == 0)
+		for (const char *at = device ? device : ""; next_part(&at, part);)
+			if (mark_devices(part, context, marked) == 0) {
+				free(marked);
+				return tool_complain(
+					"no device matches '%s'; 'hyscale devices' lists them",
+					part);
+			}
+	for (int32_t i = 0; i < total; i++)
+		if (marked[i])
+			(*numbers)[(*count)++] = i;
+	free(marked);
+	return *count > 0 ? TOOL_OK : tool_complain("there is no device");
 }
 
 static void print_log(void *user, hys_log_level level, const char *message)

@@ -57,6 +57,8 @@ done
 expect "plan as JSON" 0 '"useful_flops":' "$hyscale" plan --model dsv32 --tokens 1048576 --device openmp --json
 expect "plan unknown model" 2 "dsv32" "$hyscale" plan --model gpt --tokens 4096
 expect "plan a schedule" 0 "whole run" "$hyscale" plan --model dsv32 --tokens 1048576 --device openmp --schedule progressive --layers 61
+expect "plan a list of devices" 0 "predicted +exact +dense +memory" "$hyscale" plan --model dsv32 --tokens 65536 --devices 0,0 --schedule progressive
+expect "plan a list with a stranger" 2 "no device matches 'abacus'" "$hyscale" plan --model dsv32 --tokens 65536 --devices 0,abacus
 expect "plan a schedule as JSON" 0 '"always_exact":' "$hyscale" plan --model msa --tokens 65536 --device openmp --schedule progressive --json
 expect "plan a short schedule" 0 "whole run" "$hyscale" plan --model nsa --tokens 4096 --device openmp --schedule exact --steps 3
 expect "plan unknown schedule" 2 "progressive, exact, dense" "$hyscale" plan --model dsv32 --tokens 4096 --device openmp --schedule eager
