@@ -60,4 +60,13 @@ hys_status hys_cut_parts(struct hys_cut *cut, struct hys_error *error);
 int64_t hys_run_common(const struct hys_span *a, int32_t a_count, const struct hys_span *b,
 		       int32_t b_count, int64_t first, int64_t count);
 
+/* cut_flow.c: elements that a rank gets in each slice and sends, and messages. */
+struct hys_flow {
+	int64_t *received; /* [slices], zeroed by the caller, as all of it */
+	int64_t sent, messages_in, messages_out;
+};
+/* flows[ranks] */
+hys_status hys_cut_flows(const struct hys_cut *cut, hys_cut_part part, struct hys_flow *flows,
+			 struct hys_error *error);
+
 #endif

@@ -1,4 +1,5 @@
 /* cmd_plan.c - price a model's attention before a byte is allocated. */
+#include "plan_ranks.h"
 #include "plan_schedule.h"
 
 #include <stdlib.h>
@@ -12,9 +13,10 @@ static const char doc[] =
 	"  hyscale plan --model dsv32 --tokens 131072\n"
 	"  hyscale plan --model msa --tokens 1048576 --rows 65536 --json\n"
 	"  hyscale plan --model dsv32 --tokens 1048576 --schedule progressive --layers 61 "
-	"--devices openmp,opencl\n";
+	"--devices openmp,opencl\n"
+	"  hyscale plan --model dsv32 --tokens 16777216 --ranks 1024 --network 400,2\n";
 
-enum { OPT_DEVICES = 256 };
+enum { OPT_DEVICES = 256, OPT_RANKS, OPT_NETWORK, OPT_CUT, OPT_DOCUMENTS, OPT_RATE };
 
 static const struct argp_option options[] = {
 	{"model", 'm', "NAME", 0, "dsv32, glm5, hyv4, msa, nsa, moba, qsa, dsv4-csa or smollm2", 0},
@@ -28,7 +30,14 @@ static const struct argp_option options[] = {
 	 "Price the phases of a training run: progressive, exact or dense", 0},
 	{"steps", 't', "N", 0, "Steps of that run (default 1000)", 0},
 	{"layers", 'l', "N", 0, "Layers of the model (default 1)", 0},
-	{"json", 'j', 0, 0, "One JSON object per operation", 0},
+	{"ranks", OPT_RANKS, "N", 0, "Price one step on so many ranks of a job", 0},
+	{"network", OPT_NETWORK, "GBITS,US", 0,
+	 "Gbit/s of each rank and microseconds a message (default 400,2)", 0},
+	{"cut", OPT_CUT, "NAME", 0, "balanced (default), contiguous or zigzag", 0},
+	{"documents", OPT_DOCUMENTS, "N", 0, "So many packed documents, lengths by Zipf's law", 0},
+	{"rate", OPT_RATE, "OP=FLOPS", 0,
+	 "Useful FLOP/s of an operation on a rank, as hyscale bench or hyscale-ranks measured", 0},
+	{"json", 'j', 0, 0, "One JSON object per operation, or rank", 0},
 	{0},
 };
 
@@ -36,6 +45,7 @@ struct plan_command {
 	const char *model, *device;
 	int64_t tokens, rows;
 	struct plan_schedule schedule;
+	struct plan_ranks ranks;
 	bool json, several;
 };
 
@@ -72,8 +82,27 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 			argp_error(state, "'%s' is not a number of layers between 1 and 65536",
 				   argument);
 		break;
+	case OPT_RANKS:
+		if (!tool_integer(argument, 1, 1 << 20, &plan->ranks.ranks))
+			argp_error(state, "'%s' is not a number of ranks between 1 and %d",
+				   argument, 1 << 20);
+		break;
+	case OPT_DOCUMENTS:
+		if (!tool_integer(argument, 1, INT32_MAX - 1, &plan->ranks.documents))
+			argp_error(state, "'%s' is not a number of documents", argument);
+		break;
+	case OPT_NETWORK:
+		plan->ranks.network = argument;
+		break;
+	case OPT_CUT:
+		plan->ranks.cut = argument;
+		break;
+	case OPT_RATE:
+		if (!plan_ranks_rate(&plan->ranks, argument))
+			argp_error(state, "'%s' is not OPERATION=FLOPS", argument);
+		break;
 	case 'j':
-		plan->json = plan->schedule.json = true;
+		plan->json = plan->schedule.json = plan->ranks.json = true;
 		break;
 	case ARGP_KEY_ARG:
 		argp_error(state, "unexpected argument '%s'", argument);
@@ -151,7 +180,9 @@ static int print_plan(const struct plan_command *command, const struct hys_plan 
 static int run(int argc, char **argv)
 {
 	const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
-	struct plan_command command = {.tokens = 32768, .schedule = {.steps = 1000, .layers = 1}};
+	struct plan_command command = {.tokens = 32768,
+				       .schedule = {.steps = 1000, .layers = 1},
+				       .ranks = {.network = "400,2", .cut = "balanced"}};
 	struct hys_problem problem;
 	struct hys_context *context;
 	struct hys_plan *plan = NULL;
@@ -169,6 +200,13 @@ static int run(int argc, char **argv)
 	int result = tool_open(command.device, &context, &numbers, &count);
 	if (result != TOOL_OK)
 		return result;
+	if (command.ranks.ranks) {
+		result = plan_ranks_print(&command.ranks, context, numbers[0], &problem,
+					  command.tokens);
+		free(numbers);
+		hys_context_destroy(context);
+		return result;
+	}
 	struct hys_plan_options plan_options = {.struct_size = sizeof plan_options,
 						.devices = numbers,
 						.device_count = command.several ? count : 1,

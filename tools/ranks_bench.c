@@ -27,7 +27,8 @@ enum {
 	KEY_METHOD,
 	KEY_DTYPE,
 	KEY_TOPK,
-	KEY_FORWARD
+	KEY_FORWARD,
+	KEY_PROBE
 };
 
 static const struct argp_option argp_options[] = {
@@ -44,6 +45,8 @@ static const struct argp_option argp_options[] = {
 	{"slices", KEY_SLICES, "N", 0, "Slices of gathered keys (default 8)", 0},
 	{"repeat", KEY_REPEAT, "N", 0, "Timed steps (default 3)", 0},
 	{"forward-only", KEY_FORWARD, 0, 0, "No backward pass", 0},
+	{"probe", KEY_PROBE, "N", 0,
+	 "Measure each rank on a document of N tokens, and predict the step from that", 0},
 	{"alone", KEY_ALONE, 0, 0, "Time the first rank alone, too", 0},
 	{"trace", KEY_TRACE, 0, 0, "Print what each rank did in the last step", 0},
 	{0},
@@ -61,9 +64,10 @@ static int choice(struct argp_state *state, const char *text, const char *const 
 
 static error_t parse_number(int key, const char *argument, struct ranks_options *o)
 {
-	int64_t *const numbers[] = {&o->tokens, &o->documents, &o->slices, &o->repeat, &o->topk};
-	const int keys[] = {'n', KEY_DOCUMENTS, KEY_SLICES, KEY_REPEAT, KEY_TOPK};
-	for (int i = 0; i < 5; i++)
+	int64_t *const numbers[] = {&o->tokens, &o->documents, &o->slices,
+				    &o->repeat, &o->topk,      &o->probe};
+	const int keys[] = {'n', KEY_DOCUMENTS, KEY_SLICES, KEY_REPEAT, KEY_TOPK, KEY_PROBE};
+	for (int i = 0; i < 6; i++)
 		if (keys[i] == key)
 			return tool_integer(argument, 1, key == KEY_SLICES ? 1024 : INT32_MAX,
 					    numbers[i])
@@ -160,14 +164,14 @@ static bool make_plans(struct bench_run *run, int64_t rows)
 	const struct ranks_options *o = run->options;
 	const struct hys_exec_options async = {
 		.struct_size = sizeof async, .flags = run->device->on_device ? 0 : HYS_EXEC_ASYNC};
-	struct hys_plan_options wanted = {.struct_size = sizeof wanted,
-					  .operations = HYS_OP_BIT(select_op(o)) |
-							HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD),
-					  .flags = run->device->on_device ? HYS_PLAN_BUFFERS_ONLY : 0,
-					  .devices = &run->device->number,
-					  .device_count = 1,
-					  .rows_max = rows > 0 ? rows : 1,
-					  .keys_max = o->tokens};
+	struct hys_plan_options wanted = {
+		.struct_size = sizeof wanted,
+		.operations = HYS_OP_BIT(select_op(o)) | HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD),
+		.flags = run->device->on_device ? HYS_PLAN_BUFFERS_ONLY : 0,
+		.devices = &run->device->number,
+		.device_count = 1,
+		.rows_max = rows > 0 ? rows : 1,
+		.keys_max = o->tokens};
 	if (!o->no_backward)
 		wanted.operations |= HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD);
 	if (!ok(run, hys_plan_create(run->device->context, &o->problem, &wanted, &run->plan,
@@ -305,8 +309,7 @@ static bool run_on_ranks(struct bench_run *run, const struct hys_batch_desc *des
 					 .slices = (int32_t)run->options->slices,
 					 .trace = ranks_trace_add,
 					 .trace_user = &run->trace};
-	const int rank = (run->comm = MPI_COMM_WORLD, 0);
-	(void)rank;
+	run->comm = MPI_COMM_WORLD;
 	ranks_device_memory(run->device, &options);
 	/* Rows differ by a few between ranks. */
 	int ranks;
@@ -334,7 +337,58 @@ static bool run_on_ranks(struct bench_run *run, const struct hys_batch_desc *des
 	return time_steps(run, step_on_ranks);
 }
 
+/* Useful FLOP/s of each operation on this rank; slowest of all ranks. */
+static bool measure_rates(struct bench_run *run, struct hys_network *network)
+{
+	const hys_op ops[STEP] = {select_op(run->options), HYS_OP_ATTENTION_FORWARD,
+				  HYS_OP_ATTENTION_BACKWARD};
+	double rates[HYS_OP_COUNT] = {0};
+	for (int t = 0; t < STEP; t++) {
+		struct hys_cost cost;
+		if (t == BACKWARD && run->options->no_backward)
+			continue;
+		if (!ok(run, hys_plan_cost(run->plan, ops[t], run->whole, &cost, &run->error)))
+			return false;
+		rates[ops[t]] = cost.flops / run->seconds[t];
+	}
+	memcpy(network->flops_per_s, rates, sizeof rates);
+	return true;
+}
+
 /* ---- reporting ---- */
+
+static void print_prediction(struct bench_run *run, struct hys_network *network)
+{
+	const hys_op ops[STEP] = {select_op(run->options), HYS_OP_ATTENTION_FORWARD,
+				  HYS_OP_ATTENTION_BACKWARD};
+	const struct hys_cut *cut = hys_cp_batch_cut(run->batch);
+	const int32_t ranks = hys_cut_ranks(cut);
+	struct hys_rank_cost *costs = calloc((size_t)ranks, sizeof *costs);
+	double rates[HYS_OP_COUNT];
+	MPI_Allreduce(network->flops_per_s, rates, HYS_OP_COUNT, MPI_DOUBLE, MPI_MIN, run->comm);
+	memcpy(network->flops_per_s, rates, sizeof rates);
+	ranks_network(run->comm, network);
+	if (!costs || !ok(run, hys_cut_price(cut, run->plan, network, costs, &run->error))) {
+		tool_failed("prediction", &run->error);
+		free(costs);
+		return;
+	}
+	if (hys_cp_rank(run->cp) == 0)
+		printf("predicted from %lld tokens a rank, %.3g Gbit/s, %.3g us a message:\n",
+		       (long long)run->options->probe, network->bytes_per_s * 8e-9,
+		       network->latency_s * 1e6);
+	for (int t = 0; t < TIMES && hys_cp_rank(run->cp) == 0; t++) {
+		double predicted = costs[0].step_s;
+		for (int32_t rank = 0; t < STEP && rank < ranks; rank++)
+			predicted = rank == 0 ? costs[0].op_s[ops[t]]
+					      : fmax(predicted, costs[rank].op_s[ops[t]]);
+		if (t != BACKWARD || !run->options->no_backward)
+			printf("  %-20s %12s, took %12s: %+.1f%%\n", time_names[t],
+			       tool_time(predicted), tool_time(run->seconds[t]),
+			       100 * (predicted / run->seconds[t] - 1));
+	}
+	free(costs);
+}
 
 static void print_cut(const struct bench_run *run)
 {
@@ -438,7 +492,13 @@ static int32_t *zipf(int64_t tokens, int64_t documents)
 /* A number of documents that 7919 does not divide makes i * 7919 % documents an order. */
 static int bench(const struct ranks_options *o, int rank, int ranks)
 {
-	struct bench_run *runs = calloc(2, sizeof *runs), *alone = runs, *together = runs + 1;
+	struct bench_run *runs = calloc(3, sizeof *runs), *alone = runs, *together = runs + 1,
+			 *probe = runs + 2;
+	struct hys_network network = {.struct_size = sizeof network};
+	const struct hys_batch_desc small = {.struct_size = sizeof small,
+					     .rows = o->probe,
+					     .keys = o->probe,
+					     .flags = HYS_BATCH_CAUSAL};
 	int32_t *cu = o->documents > 1 ? zipf(o->tokens, o->documents) : NULL;
 	const struct hys_batch_desc desc = {.struct_size = sizeof desc,
 					    .rows = o->tokens,
@@ -458,11 +518,15 @@ static int bench(const struct ranks_options *o, int rank, int ranks)
 	MPI_Allreduce(&fine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
 	if (!all)
 		return fine ? TOOL_USAGE : tool_failed("device", &error);
-	alone->options = together->options = o;
-	alone->device = together->device = &device;
+	alone->options = together->options = probe->options = o;
+	alone->device = together->device = probe->device = &device;
 	if (o->alone && rank == 0 && !run_alone(alone, &desc))
 		fine = tool_failed("alone", &alone->error) == TOOL_OK;
 	close_run(alone);
+	MPI_Allreduce(&fine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+	if (all && o->probe && (!run_alone(probe, &small) || !measure_rates(probe, &network)))
+		fine = tool_failed("probe", &probe->error) == TOOL_OK;
+	close_run(probe);
 	MPI_Allreduce(&fine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
 	if (all && !run_on_ranks(together, &desc))
 		fine = tool_failed("on ranks", &together->error) == TOOL_OK;
@@ -474,6 +538,8 @@ static int bench(const struct ranks_options *o, int rank, int ranks)
 			print_times(alone, together, ranks);
 		}
 		print_bytes(together, &counted);
+		if (o->probe)
+			print_prediction(together, &network);
 		if (o->trace)
 			ranks_trace_print(&together->trace, MPI_COMM_WORLD);
 	}

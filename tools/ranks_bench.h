@@ -12,7 +12,7 @@
 /* What the command line asks for. */
 struct ranks_options {
 	const char *model, *device, *way, *mode;
-	int64_t tokens, documents, repeat, slices, topk;
+	int64_t tokens, documents, repeat, slices, topk, probe;
 	hys_dtype dtype, index_dtype;
 	hys_method method;
 	bool alone, trace, no_backward;
@@ -61,6 +61,10 @@ struct ranks_step {
 };
 bool ranks_step_make(struct ranks_data *data, const struct ranks_options *options, int64_t rows,
 		     int64_t entries, int64_t keys, struct ranks_step *step);
+
+/* What a rank's device does of an operation in a second, and what the ranks' network is measured
+ * to do: of which the step's times are predicted. Collective. */
+void ranks_network(MPI_Comm comm, struct hys_network *network);
 
 /* What a job told of itself. */
 struct ranks_trace {

@@ -274,6 +274,42 @@ bool ranks_step_make(struct ranks_data *data, const struct ranks_options *option
 	return !data->failed;
 }
 
+/* ---- the network ---- */
+
+static double exchange_s(MPI_Comm comm, int other, void *out, void *in, int bytes, int times)
+{
+	double start;
+	MPI_Barrier(comm);
+	start = MPI_Wtime();
+	for (int i = 0; other >= 0 && i < times; i++)
+		MPI_Sendrecv(out, bytes, MPI_BYTE, other, 8, in, bytes, MPI_BYTE, other, 8, comm,
+			     MPI_STATUS_IGNORE);
+	return (MPI_Wtime() - start) / times;
+}
+
+/* Neighbours exchange small and large messages, all pairs at once. */
+void ranks_network(MPI_Comm comm, struct hys_network *network)
+{
+	enum { BYTES = 4 << 20 };
+	char *out = calloc(2, BYTES), *in = out ? out + BYTES : NULL;
+	double slow[2] = {0, 0}, worst[2];
+	int rank, ranks;
+	MPI_Comm_rank(comm, &rank);
+	MPI_Comm_size(comm, &ranks);
+	const int other = (rank ^ 1) < ranks ? rank ^ 1 : -1;
+	network->bytes_per_s = 1e10;
+	network->latency_s = 1e-6;
+	if (out && ranks > 1) {
+		exchange_s(comm, other, out, in, BYTES, 2);
+		slow[0] = exchange_s(comm, other, out, in, 8, 200);
+		slow[1] = exchange_s(comm, other, out, in, BYTES, 8);
+		MPI_Allreduce(slow, worst, 2, MPI_DOUBLE, MPI_MAX, comm);
+		network->latency_s = worst[0];
+		network->bytes_per_s = BYTES / worst[1];
+	}
+	free(out);
+}
+
 /* ---- the trace ---- */
 
 void ranks_trace_add(void *user, double start_s, double end_s, const char *what)

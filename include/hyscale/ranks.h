@@ -98,6 +98,41 @@ HYS_API struct hys_cut_traffic hys_cut_traffic(const struct hys_cut *cut, hys_cu
 HYS_API hys_status hys_cut_batch(const struct hys_cut *cut, int32_t rank, struct hys_plan *plan,
 				 struct hys_batch **batch, struct hys_error *error);
 
+/* What a step is priced with: a network as a rank sees it, both directions at
+ * once, and measured rates where there are some. */
+struct hys_network {
+	size_t struct_size;		  /* sizeof(struct hys_network) */
+	double bytes_per_s;		  /* of one rank */
+	double latency_s;		  /* of one message */
+	double host_bytes_per_s;	  /* adding gradients up on the host; 0 = 5e9 */
+	double flops_per_s[HYS_OP_COUNT]; /* useful work of one rank; 0 = what the plan
+					     predicts */
+};
+
+/* One step of one layer, as far as it is planned: index keys and keys set out,
+ * select by slices, attention forward and backward, loss, gradients of keys to
+ * their owners; every operation ends on all ranks together. */
+struct hys_rank_cost {
+	double flops;
+	double compute_s;	   /* the rank's operations */
+	double wait_s;		   /* for keys that had not arrived */
+	double reduce_s;	   /* moving and adding gradients of keys */
+	double agree_s;		   /* messages of all ranks at the ends of operations */
+	double idle_s;		   /* for slower ranks */
+	double op_s[HYS_OP_COUNT]; /* of each operation, keys and gradients included */
+	double step_s;		   /* all of it: the same for every rank */
+	int64_t sent_bytes, received_bytes;
+	int64_t owned_bytes;	 /* the rank's own tensors */
+	int64_t gathered_bytes;	 /* keys of others and gradients of them */
+	int64_t workspace_bytes; /* of the plan's devices */
+};
+
+/* Predicts costs[ranks] of a plan of the same problem, whose devices stand for
+ * every rank's. HYS_OK, HYS_INVALID_ARGUMENT, HYS_OUT_OF_MEMORY, HYS_FORKED. */
+HYS_API hys_status hys_cut_price(const struct hys_cut *cut, const struct hys_plan *plan,
+				 const struct hys_network *network, struct hys_rank_cost *costs,
+				 struct hys_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hyscale/hyscale.h"
+#include "cut.h"
 #include "rng.h"
 
 #define MILLION 1048576
@@ -169,7 +169,13 @@ static void check_partition(const struct hys_cut *cut, hys_cut_part part)
 static void check_traffic(const struct hys_cut *cut, hys_cut_part part)
 {
 	int64_t sent = 0, received = 0, messages = 0;
+	const int32_t ranks = hys_cut_ranks(cut), slices = hys_cut_slices(cut);
+	struct hys_flow *flows = calloc((size_t)ranks, sizeof *flows);
+	int64_t *slots = calloc((size_t)ranks * (size_t)slices, sizeof *slots);
 
+	for (int32_t rank = 0; rank < ranks; rank++)
+		flows[rank].received = slots + rank * slices;
+	assert_int_equal(hys_cut_flows(cut, part, flows, NULL), HYS_OK);
 	for (int32_t rank = 0; rank < hys_cut_ranks(cut); rank++) {
 		const struct hys_cut_traffic traffic = hys_cut_traffic(cut, part, rank);
 		const struct hys_span *own, *need;
@@ -186,12 +192,20 @@ static void check_traffic(const struct hys_cut *cut, hys_cut_part part)
 				wanted += !mine;
 			}
 		assert_int_equal(traffic.received, wanted);
+		for (int32_t s = 0; s < slices; s++)
+			wanted -= flows[rank].received[s];
+		assert_int_equal(wanted, 0);
+		assert_int_equal(traffic.sent, flows[rank].sent);
+		assert_int_equal(traffic.messages_received, flows[rank].messages_in);
+		assert_int_equal(traffic.messages_sent, flows[rank].messages_out);
 		sent += traffic.sent;
 		received += traffic.received;
 		messages += traffic.messages_sent - traffic.messages_received;
 	}
 	assert_int_equal(sent, received);
 	assert_int_equal(messages, 0);
+	free(slots);
+	free(flows);
 }
 
 static const int32_t odd[] = {0, 1, 1, 20, 150, 151, 301, 310};
