@@ -227,6 +227,9 @@ struct hys_cp_op {
 	bool by_slices; /* rows may begin when their keys are there */
 };
 
+/* Whether the keys of such a call go round: some of them are the rank's own. */
+bool hys_cp_goes_round(const struct hys_cp_batch *batch, const struct hys_cp_op *op,
+		       const void *args);
 /* Whether a ring does it; others take gathered keys there. */
 bool hys_cp_in_ring(hys_op op);
 /* NULL for one that has no keys to move. */
@@ -275,6 +278,17 @@ struct hys_cp_call {
 	uint64_t what; /* for the ranks to compare */
 };
 
+/* Collective: adds the totals of all ranks up, in the order of ranks. */
+hys_status hys_cp_total_prepare(struct hys_cp_batch *batch, struct hys_exec *exec,
+				const struct hys_tensor *target, struct hys_cp_total *total,
+				struct hys_error *error);
+hys_status hys_cp_total_run(struct hys_cp_batch *batch, struct hys_exec *exec,
+			    struct hys_cp_total *total, bool accumulate, struct hys_error *error);
+
+/* context_parallel_ring.c: collective, the whole operation. */
+hys_status hys_cp_run_in_ring(const struct hys_cp_op *op, struct hys_cp_batch *batch,
+			      struct hys_exec *exec, const union hys_cp_arguments *args,
+			      bool accumulate, struct hys_error *error);
 /* ---- context_parallel_sampled.c: rows of all ranks that a loss counts ---- */
 
 /* Whether only some rows count, numbered among those of all ranks. */

@@ -38,7 +38,10 @@ static hys_status prepare_keys(struct hys_cp_call *call, const struct hys_cp_fie
 	*keys = hys_cp_keys_of(call->batch->cp, tensor);
 	call->own[call->key_count] = !*keys;
 	call->what = call->what * 4 + 2 + !*keys;
-	if (!*keys)
+	if (!*keys && call->batch->cp->mode == HYS_CP_RING && !hys_cp_in_ring(call->op->op))
+		status = hys_fail(error, HYS_UNSUPPORTED, 0,
+				  "the rank's own keys in a ring, expected gathered ones");
+	else if (!*keys)
 		status = hys_cp_keys_prepare(call->batch, call->exec, field->part, tensor, keys,
 					     error);
 	if (status != HYS_OK)
@@ -72,27 +75,15 @@ static hys_status prepare_total(struct hys_cp_call *call, const struct hys_cp_fi
 {
 	struct hys_tensor *tensor = hys_cp_field_tensor(field, &call->args);
 	struct hys_cp_total *total = &call->totals[call->total_count++];
-	struct hys_cp_batch *batch = call->batch;
-	const int64_t bytes = tensor->shape[0] * 4;
+	const struct hys_tensor *target =
+		(const struct hys_tensor *)(const void *)((const char *)call->given +
+							  field->offset);
+	const hys_status status =
+		hys_cp_total_prepare(call->batch, call->exec, target, total, error);
 
-	*total = (struct hys_cp_total){0};
-	if (tensor->rank != 1 || tensor->shape[0] < 0 || tensor->shape[0] > INT32_MAX)
-		return name_field(call, field,
-				  hys_fail(error, HYS_INVALID_ARGUMENT, 0,
-					   "expected one dimension, of a number of elements"),
-				  error);
-	total->target = (const struct hys_tensor *)(const void *)((const char *)call->given +
-								  field->offset);
-	total->block = hys_cp_take(batch->cp, batch->plan, batch->on_device, bytes, error);
-	if (!total->block)
-		return error->status;
-	total->host =
-		hys_cp_take(batch->cp, batch->plan, false, bytes * (batch->cp->ranks + 1), error);
-	if (!total->host)
-		return error->status;
-	total->own = hys_cp_tensor(total->block, tensor, HYS_F32, tensor->shape[0]);
-	*tensor = total->own;
-	return hys_cp_zero(call->exec, &total->own, error);
+	if (status == HYS_OK)
+		*tensor = total->own;
+	return name_field(call, field, status, error);
 }
 
 static hys_status check_args(const struct hys_cp_call *call, struct hys_error *error)
@@ -101,12 +92,7 @@ static hys_status check_args(const struct hys_cp_call *call, struct hys_error *e
 
 	if (!call->exec)
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s: exec is NULL", call->op->name);
-	HYS_TRY(hys_check_struct(call->given, call->op->args_bytes, call->op->name, error));
-	if (call->batch->cp->mode == HYS_CP_RING && !hys_cp_in_ring(call->op->op))
-		HYS_TRY(hys_fail(error, HYS_UNSUPPORTED, 0,
-				 "%s: not in a ring, expected a job made with HYS_CP_GATHER",
-				 call->op->name));
-cleanup:
+	status = hys_check_struct(call->given, call->op->args_bytes, call->op->name, error);
 	return status;
 }
 
@@ -254,36 +240,6 @@ cleanup:
 	return status;
 }
 
-/* ---- totals ---- */
-
-static hys_status add_total(struct hys_cp_call *call, struct hys_cp_total *total,
-			    struct hys_error *error)
-{
-	struct hys_cp *cp = call->batch->cp;
-	const int count = (int)total->own.shape[0];
-	float *own = (float *)(void *)total->host->host, *all = own + count;
-	struct hys_error fetch_error = {0};
-	hys_status fetched, status;
-
-	fetched = hys_cp_fetch(call->exec, &total->own, (char *)own, &fetch_error);
-	HYS_TRY(hys_cp_mpi(MPI_Allgather(own, count, MPI_FLOAT, all, count, MPI_FLOAT, cp->comm),
-			   "MPI_Allgather", error));
-	for (int i = 0; i < count; i++) {
-		double sum = 0;
-
-		for (int rank = 0; rank < cp->ranks; rank++)
-			sum += (double)all[(int64_t)rank * count + i];
-		own[i] = (float)sum;
-	}
-	if (fetched != HYS_OK)
-		*error = fetch_error;
-	HYS_TRY(fetched);
-	HYS_TRY(hys_cp_finish_sum(cp, call->batch->plan, call->exec, total->target, (char *)own,
-				  call->accumulate, error));
-cleanup:
-	return status;
-}
-
 static hys_status reduce(struct hys_cp_call *call, struct hys_error *error)
 {
 	struct hys_error own = {0};
@@ -296,7 +252,8 @@ static hys_status reduce(struct hys_cp_call *call, struct hys_error *error)
 		status = status == HYS_OK ? one : status;
 	}
 	for (int32_t i = 0; i < call->total_count; i++) {
-		one = add_total(call, &call->totals[i], &own);
+		one = hys_cp_total_run(call->batch, call->exec, &call->totals[i], call->accumulate,
+				       &own);
 		if (one != HYS_OK && status == HYS_OK)
 			*error = own;
 		status = status == HYS_OK ? one : status;
@@ -350,6 +307,11 @@ static hys_status run(struct hys_cp_batch *batch, struct hys_exec *exec, hys_op 
 
 	if (!batch)
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "batch is NULL");
+	if (check_args(&call, NULL) == HYS_OK && hys_cp_goes_round(batch, call.op, args)) {
+		memcpy(&call.args, args, call.op->args_bytes);
+		return hys_cp_run_in_ring(call.op, batch, exec, &call.args, accumulates(&call),
+					  error);
+	}
 	status = prepare(&call, &own);
 	HYS_TRY(hys_cp_agree(batch->cp, status, call.what * 2, &own, error));
 	HYS_TRY(run_all(&call, error));

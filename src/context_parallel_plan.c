@@ -14,11 +14,31 @@ static void add(struct hys_cp_traffic *traffic, const struct hys_cut_traffic *ro
 	traffic->messages_received += back ? rows->messages_sent : rows->messages_received;
 }
 
+/* In a ring a rank hands on what every rank but the next owns, gradients of
+ * all. */
+static void add_ring(struct hys_cp_traffic *traffic, const struct hys_cp_batch *batch,
+		     hys_cut_part part, int64_t row_bytes, bool back)
+{
+	const struct hys_cp *cp = batch->cp;
+
+	for (int32_t rank = 0; rank < cp->ranks; rank++) {
+		const int64_t bytes = hys_cut_count(batch->cut, part, rank) * row_bytes;
+		const bool sent = back || rank != (cp->rank + 1) % cp->ranks;
+		const bool received = back || rank != cp->rank;
+
+		traffic->sent_bytes += sent ? bytes : 0;
+		traffic->received_bytes += received ? bytes : 0;
+		traffic->messages_sent += sent && bytes > 0;
+		traffic->messages_received += received && bytes > 0;
+	}
+}
+
 hys_status hys_cp_plan(const struct hys_cp_batch *batch, hys_op op, const void *args,
 		       struct hys_cp_traffic *traffic, struct hys_error *error)
 {
 	const struct hys_cp_op *about = hys_cp_op_of(op);
 	struct hys_cp_traffic made = {0};
+	bool round;
 
 	if (!batch || !args || !traffic)
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0, "%s is NULL",
@@ -28,6 +48,7 @@ hys_status hys_cp_plan(const struct hys_cp_batch *batch, hys_op op, const void *
 	if (!about)
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
 				"op is %s, expected one that reads keys", hys_op_name(op));
+	round = hys_cp_goes_round(batch, about, args);
 	for (int32_t i = 0; i < about->count; i++) {
 		const struct hys_cp_field *field = &about->fields[i];
 		const struct hys_tensor *tensor =
@@ -37,10 +58,14 @@ hys_status hys_cp_plan(const struct hys_cp_batch *batch, hys_op op, const void *
 		struct hys_cut_traffic rows;
 
 		if (!hys_cp_is_present(tensor) || field->use == HYS_CP_TOTAL ||
-		    (!back && hys_cp_keys_of(batch->cp, tensor)))
+		    (!back && !round && hys_cp_keys_of(batch->cp, tensor)))
 			continue;
 		if (back)
 			row_bytes = row_bytes / (int64_t)hys_dtype_size(tensor->dtype) * 4;
+		if (round) {
+			add_ring(&made, batch, field->part, row_bytes, back);
+			continue;
+		}
 		rows = hys_cut_traffic(batch->cut, field->part, batch->cp->rank);
 		if (back && hys_cut_slices(batch->cut) > 1)
 			rows.messages_sent = rows.messages_received = 0; /* one to each rank */

@@ -37,8 +37,8 @@ typedef enum hys_cp_mode {
 	 * and rows begin when theirs are there. */
 	HYS_CP_GATHER = 0,
 	/* Keys go round in a ring, the memory of two ranks' keys is enough;
-	 * picks and softmax partials of each are merged. Select exact, attention
-	 * forward and backward: what each refuses stands beside it. */
+	 * picks and softmax partials of each are merged, on the host. Select
+	 * exact, attention forward and backward. */
 	HYS_CP_RING,
 	HYS_CP_MODE_COUNT
 } hys_cp_mode;
@@ -123,8 +123,10 @@ HYS_API void hys_cp_keys_destroy(struct hys_cp_keys *keys);
  * - row_stride and row_offset count in rows of all ranks;
  * - nan_rows: among the rank's own rows.
  * Statuses of operations.h, HYS_OUT_OF_MEMORY, HYS_DEVICE_FAILED, HYS_IO.
- * In a ring, HYS_UNSUPPORTED: coarse methods, first and local blocks, nan_rows;
- * the loss and fidelity take gathered keys only. */
+ * In a ring, HYS_UNSUPPORTED: coarse methods, first and local blocks, nan_rows,
+ * attention over a window, first rows or indices of granularity above 1, a
+ * range of rows. Gathered keys serve there, too; the loss and fidelity take no
+ * others. Merged in f32, o differs from one rank's within the tolerance. */
 HYS_API hys_status hys_cp_select(struct hys_cp_batch *batch, struct hys_exec *exec,
 				 const struct hys_select_args *args, struct hys_error *error);
 HYS_API hys_status hys_cp_attention_forward(struct hys_cp_batch *batch, struct hys_exec *exec,

@@ -98,6 +98,12 @@ HYS_API struct hys_cut_traffic hys_cut_traffic(const struct hys_cut *cut, hys_cu
 HYS_API hys_status hys_cut_batch(const struct hys_cut *cut, int32_t rank, struct hys_plan *plan,
 				 struct hys_batch **batch, struct hys_error *error);
 
+/* The same over the keys, entries and second source that `shard`, a rank, owns:
+ * numbered from 0, rows see what they see of them. */
+HYS_API hys_status hys_cut_shard(const struct hys_cut *cut, int32_t rank, int32_t shard,
+				 struct hys_plan *plan, struct hys_batch **batch,
+				 struct hys_error *error);
+
 /* What a step is priced with: a network as a rank sees it, both directions at
  * once, and measured rates where there are some. */
 struct hys_network {

@@ -38,8 +38,6 @@ static const struct step_case cases[] = {
 
 static MPI_Comm comm; /* not MPI_COMM_WORLD, and in another order */
 static int ranks;
-static hys_cut_way way;
-static int32_t slices;
 
 /* ---- what MPI is given, counted beside the library ---- */
 
@@ -240,8 +238,107 @@ static void compare_all(const struct step *own, const struct step *whole, const 
 	compare(own, whole, cut, RECALL, 0);
 }
 
+/* ---- in a ring ---- */
+
+static bool selects_in_ring(const struct step_case *c)
+{
+	return c->method <= HYS_METHOD_EXACT && !c->first_blocks && !c->local_blocks;
+}
+
+static bool attends_in_ring(const struct step_case *c)
+{
+	return !c->window && !c->first && (c->dense || c->block <= 1);
+}
+
+static void expect_refusal(const struct step *step, const char *what, hys_status status,
+			   const struct hys_error *error)
+{
+	if (ranks > 1 && (status != HYS_UNSUPPORTED || !strstr(error->message, "ring")))
+		wrong("%s: %s in a ring: %s", step->about->name, what, error->message);
+}
+
+/* What a ring refuses takes gathered keys there. */
+static void run_ring(struct job *job, const struct step *whole)
+{
+	struct step *own = &job->own;
+	struct hys_select_args select = step_select(own);
+	struct hys_attention_args forward = step_forward(own);
+	struct hys_attention_grad_args backward = step_backward(own);
+	struct hys_loss_args loss = step_loss(own);
+	struct hys_fidelity_args fidelity = step_fidelity(own);
+	struct hys_cp_keys *index_keys = NULL, *keys = NULL;
+	struct hys_error error = {0};
+
+	if (selects_in_ring(whole->about))
+		RUN(hys_cp_select, HYS_OP_SELECT, select);
+	else
+		expect_refusal(own, "select", hys_cp_select(job->batch, job->exec, &select, &error),
+			       &error);
+	check(own, "gather",
+	      hys_cp_gather(job->batch, job->exec, HYS_CUT_ENTRIES, &select.index_k, &index_keys,
+			    &error),
+	      &error);
+	check(own, "gather",
+	      hys_cp_gather(job->batch, job->exec, HYS_CUT_KEYS, &forward.k, &keys, &error),
+	      &error);
+	/* What was gathered is counted when it is first used. */
+	loss.index_k = hys_cp_keys_tensor(index_keys);
+	loss.k = fidelity.k = hys_cp_keys_tensor(keys);
+	if (!selects_in_ring(whole->about)) {
+		select.index_k = loss.index_k;
+		check(own, "select", hys_cp_select(job->batch, job->exec, &select, &error), &error);
+	}
+	check(own, "fidelity", hys_cp_fidelity(job->batch, job->exec, &fidelity, &error), &error);
+	if (attends_in_ring(whole->about)) {
+		RUN(hys_cp_attention_forward, HYS_OP_ATTENTION_FORWARD, forward);
+		RUN(hys_cp_attention_backward, HYS_OP_ATTENTION_BACKWARD, backward);
+	} else {
+		expect_refusal(own, "forward",
+			       hys_cp_attention_forward(job->batch, job->exec, &forward, &error),
+			       &error);
+		expect_refusal(own, "backward",
+			       hys_cp_attention_backward(job->batch, job->exec, &backward, &error),
+			       &error);
+	}
+	loss.index_k = step_tensor(own, INDEX_K);
+	loss.k = fidelity.k = step_tensor(own, K);
+	if (has_loss(own))
+		expect_refusal(own, "loss",
+			       hys_cp_indexer_loss(job->batch, job->exec, &loss, &error), &error);
+	expect_refusal(own, "fidelity", hys_cp_fidelity(job->batch, job->exec, &fidelity, &error),
+		       &error);
+	loss.index_k = hys_cp_keys_tensor(index_keys);
+	loss.k = fidelity.k = hys_cp_keys_tensor(keys);
+	if (has_loss(own) && attends_in_ring(whole->about))
+		RUN(hys_cp_indexer_loss, HYS_OP_INDEXER_LOSS, loss);
+	RUN(hys_cp_fidelity, HYS_OP_FIDELITY, fidelity);
+	hys_cp_keys_destroy(index_keys);
+	hys_cp_keys_destroy(keys);
+}
+
+/* Merged partials are rounded once more. */
+static void compare_ring(const struct step *own, const struct step *whole,
+			 const struct hys_cut *cut)
+{
+	const hys_dtype dtype = whole->problem.attending.dtype;
+	const double tolerance = dtype == HYS_F16 ? 2e-3 : dtype == HYS_BF16 ? 6e-3 : 1e-5;
+
+	compare(own, whole, cut, INDICES, 0);
+	compare(own, whole, cut, COUNTS, 0);
+	compare(own, whole, cut, SCORES, 0);
+	compare(own, whole, cut, KTH, 0);
+	if (!attends_in_ring(whole->about))
+		return;
+	compare(own, whole, cut, O, tolerance);
+	for (enum step_array which = DQ; which <= DWINDOW_V; which++)
+		compare(own, whole, cut, which, tolerance_of(dtype));
+	if (has_loss(whole))
+		for (enum step_array which = LOSS; which <= TEACHER; which++)
+			compare(own, whole, cut, which, which == LOSS ? 1e-5 : 1e-4);
+}
+
 static void run_case(const struct step_case *about, struct hys_context *context, struct hys_cp *cp,
-		     bool once)
+		     bool once, bool ring)
 {
 	struct job job = {.cp = cp};
 	struct step whole;
@@ -254,8 +351,13 @@ static void run_case(const struct step_case *about, struct hys_context *context,
 	      hys_cp_batch_create(cp, job.plan, &whole.desc, &job.batch, &error), &error);
 	check(&whole, "exec", hys_exec_create(job.plan, NULL, &job.exec, &error), &error);
 	step_cut(&job.own, &whole, hys_cp_batch_cut(job.batch), this_rank);
-	run_shared(&job, once);
-	compare_all(&job.own, &whole, hys_cp_batch_cut(job.batch));
+	if (ring) {
+		run_ring(&job, &whole);
+		compare_ring(&job.own, &whole, hys_cp_batch_cut(job.batch));
+	} else {
+		run_shared(&job, once);
+		compare_all(&job.own, &whole, hys_cp_batch_cut(job.batch));
+	}
 	step_free(&job.own);
 	step_free(&whole);
 	hys_exec_destroy(job.exec);
@@ -267,22 +369,22 @@ static void run_cases(struct hys_context *context)
 {
 	const char *filter = getenv("HYS_TEST_FILTER");
 
-	for (int i = 0; i < HYS_CUT_WAY_COUNT; i++) {
+	for (int i = 0; i < 2 * HYS_CUT_WAY_COUNT; i++) {
+		const bool ring = i >= HYS_CUT_WAY_COUNT;
 		struct hys_cp_options options = {.struct_size = sizeof options,
-						 .way = (hys_cut_way)i,
+						 .way = (hys_cut_way)(i % HYS_CUT_WAY_COUNT),
+						 .mode = ring ? HYS_CP_RING : HYS_CP_GATHER,
 						 .slices = i == 1 ? 1 : 3};
 		struct hys_cp *cp = NULL;
 		struct hys_error error;
 
-		way = options.way;
-		slices = options.slices;
 		if (hys_cp_create(comm, &options, &cp, &error) != HYS_OK) {
 			wrong("%s", error.message);
 			return;
 		}
 		for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
 			if (!filter || strstr(cases[c].name, filter))
-				run_case(&cases[c], context, cp, i == 2);
+				run_case(&cases[c], context, cp, i == 2, ring);
 		hys_cp_destroy(cp);
 	}
 }
@@ -307,7 +409,7 @@ int main(int argc, char **argv)
 	hys_context_destroy(context);
 	MPI_Allreduce(&wrong_count, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	if (world == 0)
-		printf("%d ranks, %zu cases, 3 cuts: %d wrong\n", ranks,
+		printf("%d ranks, %zu cases, 3 cuts, gathered and in a ring: %d wrong\n", ranks,
 		       sizeof cases / sizeof cases[0], all);
 	MPI_Comm_free(&comm);
 	MPI_Finalize();
