@@ -83,6 +83,8 @@ static hys_status find_memory(struct price *price, int32_t rank, struct hys_erro
 	const int64_t rows = hys_cut_count(cut, HYS_CUT_ROWS, rank);
 	const int64_t keys = hys_cut_count(cut, HYS_CUT_KEYS, rank);
 	const int64_t entries = hys_cut_count(cut, HYS_CUT_ENTRIES, rank);
+	const hys_op ops[] = {price->select, HYS_OP_ATTENTION_FORWARD, HYS_OP_ATTENTION_BACKWARD,
+			      HYS_OP_INDEXER_LOSS};
 	hys_status status = HYS_OK;
 
 	cost->owned_bytes = rows * row_bytes(price) +
@@ -94,12 +96,12 @@ static hys_status find_memory(struct price *price, int32_t rank, struct hys_erro
 		cut->size[HYS_CUT_KEYS] * (price->key_bytes + price->key_gradient) +
 		cut->size[HYS_CUT_ENTRIES] * (price->entry_bytes + price->entry_gradient) +
 		3 * (keys * price->key_gradient + entries * price->entry_gradient);
-	for (int32_t i = 0; i < HYS_OP_COUNT && rows > 0; i++) {
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) && rows > 0; i++) {
 		int64_t bytes = 0;
 
-		if (!planned(price, (hys_op)i))
+		if (!planned(price, ops[i]))
 			continue;
-		HYS_TRY(hys_plan_workspace(price->plan, (hys_op)i,
+		HYS_TRY(hys_plan_workspace(price->plan, ops[i],
 					   hys_min64(rows, price->plan->rows_max), 0, &bytes,
 					   error));
 		cost->workspace_bytes = hys_max64(cost->workspace_bytes, bytes);
