@@ -104,7 +104,7 @@ forward(const __global ushort *q, long4 q_at, int q_pairs, __global ushort *o, l
 	call.scale = fabs(call.scale);
 	if (warp >= WARPS) {
 #ifdef HAND_OVER
-		GIVE_REGISTERS(80);
+		GIVE_REGISTERS(72);
 #endif
 		if (warp == WARPS)
 			fetch_items(&reading, &rules, work, &call, local_at);

@@ -387,6 +387,7 @@ static void set_regions(struct backward *backward, const struct fixed *fixed, in
 	const struct hys_attending *attending = &call->problem->attending;
 	backward->pairs.keys = call->size.keys;
 	backward->pairs.bounds = backward->wants_keys ? fixed->bounds : -1;
+	backward->pairs.value_bounds = fixed->value_bounds;
 	backward->pairs.sink =
 		hys_present(&call->args.attention_grad.dsink) ? backward->heads.sink : -1;
 	backward->sums.sums = fixed->sums;

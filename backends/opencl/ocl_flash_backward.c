@@ -371,6 +371,7 @@ static hys_status key_pass(const struct backward *backward, int32_t i)
 		backward->several ? &backward->dk[i].sums : &backward->dk[i].out;
 	const struct hys_tensor *dv =
 		backward->several ? &backward->dv[i].sums : &backward->dv[i].out;
+	const int64_t keys = backward->way->lists ? LISTED_KEYS : HYS_OCL_FLASH_TILE_KEYS;
 	const bool add = backward->several || backward->accumulate;
 	const struct gradient dk_to = gradient_of(dk, add);
 	struct gradient dv_to = gradient_of(dv, add);
@@ -384,12 +385,15 @@ static hys_status key_pass(const struct backward *backward, int32_t i)
 	hys_ocl_arg(&args, &dv_to, sizeof(dv_to));
 	hys_ocl_arg_i32(&args, source->shared);
 	hys_ocl_arg_i32(&args, i);
+	hys_ocl_arg_i32(&args, i == 0 ? backward->sets : 1u << SET_OTHER);
 	hys_ocl_arg_i64(&args, source->count);
 	hys_ocl_arg_work(&args, &backward->job);
 	hys_ocl_arg(&args, &backward->flash, sizeof(backward->flash));
 	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
+	if (backward->way->lists)
+		hys_ocl_arg(&args, &backward->lists, sizeof(backward->lists));
 	return hys_ocl_flash_launch(&args,
-				    hys_ocl_divide_up(source->count, HYS_OCL_FLASH_TILE_KEYS) *
+				    hys_ocl_divide_up(source->count, keys) *
 					    backward->packed.kv_heads * HYS_OCL_FLASH_THREADS,
 				    HYS_OCL_FLASH_THREADS, backward->job.error);
 }
@@ -426,6 +430,7 @@ static void cut_chunk(struct backward *backward, int64_t first, int64_t rows)
 					      &tensors->lse,
 					      &tensors->grad_o,
 					      &tensors->dq,
+					      &tensors->indices,
 					      &chunk->batch.row_begin,
 					      &chunk->batch.row_end,
 					      &chunk->batch.window_begin,
