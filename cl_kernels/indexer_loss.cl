@@ -335,15 +335,29 @@ judge(__global uchar *work, struct set_regions sets_at, struct loss_regions at)
 		WORK(float, at.loss)[id] = units == 0 || taught == 0.0f ? 0.0f : total;
 }
 
-/* Adds the tile's losses, in the order of rows. One work-item. */
-__kernel void add_loss(__global uchar *work, struct loss_regions at, struct tile tile)
+/* Adds the tile's losses, in a fixed order. One work-group. */
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
+add_loss(__global uchar *work, struct loss_regions at, struct tile tile)
 {
+	__local float sums[64], rests[64];
 	__global float *pair = WORK(float, at.factor) + 2;
-	float sum = pair[0], rest = pair[1];
-	for (int id = 0; id < tile.rows * tile.groups; id++)
+	const int lane = (int)get_local_id(0);
+	float sum = 0.0f, rest = 0.0f;
+	for (int id = lane; id < tile.rows * tile.groups; id += 64)
 		add_to_pair(&sum, &rest, WORK(float, at.loss)[id]);
-	pair[0] = sum;
-	pair[1] = rest;
+	sums[lane] = sum;
+	rests[lane] = rest;
+	barrier(CLK_LOCAL_MEM_FENCE);
+	if (lane == 0) {
+		sum = pair[0];
+		rest = pair[1];
+		for (int i = 0; i < 64; i++) {
+			add_to_pair(&sum, &rest, sums[i]);
+			rest += rests[i];
+		}
+		pair[0] = sum;
+		pair[1] = rest;
+	}
 }
 
 /* One work-item. */

@@ -94,16 +94,6 @@ const struct hys_ocl_products hys_ocl_backward_gather = {
 
 /* ---- workspace ---- */
 
-/* `struct pair_regions` and `struct sum_regions` of the kernels. */
-struct pairs {
-	int64_t pairs, tiles, bounds, value_bounds, keys, sink;
-};
-
-struct sums {
-	int64_t sums;
-	int32_t pitch, separate, parts, unused;
-};
-
 struct source {
 	struct hys_ocl_gradient dk, dv;
 	int64_t keys;
@@ -113,8 +103,8 @@ struct source {
 struct backward {
 	struct hys_ocl_attention attention;
 	struct hys_ocl_lists lists; /* of the tile */
-	struct pairs pairs;
-	struct sums sums;
+	struct hys_ocl_pair_regions pairs;
+	struct hys_ocl_sum_regions sums;
 	struct hys_ocl_head_regions heads;
 	int64_t sink_sums;
 	struct source sources[2];

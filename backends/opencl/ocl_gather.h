@@ -34,6 +34,16 @@ struct hys_ocl_lists {
 	int64_t list, count, pitch;
 };
 
+/* Those of gather_sums.clh. */
+struct hys_ocl_pair_regions {
+	int64_t pairs, tiles, bounds, value_bounds, keys, sink;
+};
+
+struct hys_ocl_sum_regions {
+	int64_t sums;
+	int32_t pitch, separate, parts, unused;
+};
+
 /* Lays the lists of space->rows rows out. */
 struct hys_ocl_lists hys_ocl_take_lists(struct hys_ocl_space *space,
 					const struct hys_ocl_reach *reach);

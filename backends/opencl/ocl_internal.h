@@ -92,7 +92,7 @@ void hys_ocl_define(struct hys_ocl_options *options, const char *name, int64_t v
 /* -D name=<f32 literal that reads back as the same bits>; value must be finite. */
 void hys_ocl_define_f32(struct hys_ocl_options *options, const char *name, double value);
 
-#define HYS_OCL_ENTRIES_MAX 32
+#define HYS_OCL_ENTRIES_MAX 40
 
 /* struct hys_kernel.detail of this backend: one program. */
 struct hys_ocl_source {
@@ -212,7 +212,7 @@ void hys_ocl_cache_store(const struct hys_host *host, const struct hys_ocl_key *
 /* ---- ocl_kernels.c ---- */
 
 /* Rows per op, preferred first. Count them here when adding one. */
-#define HYS_OCL_KERNEL_COUNT 47
+#define HYS_OCL_KERNEL_COUNT 48
 extern const struct hys_kernel hys_ocl_kernels[];
 
 /* ---- ocl_add.c ---- */

@@ -3,29 +3,7 @@
 
 #include "ocl_loss_parts.h"
 
-static const char *const entries[] = {HYS_OCL_PRODUCT_ENTRIES,
-				      HYS_OCL_GRADIENT_ENTRIES,
-				      "find_sets",
-				      "count_sets",
-				      "list_units",
-				      "set_factor",
-				      "clear_counter",
-				      "pack_weights",
-				      "entry_scores",
-				      "unit_scores",
-				      "take_units",
-				      "normalise",
-				      "set_totals",
-				      "key_shares",
-				      "unit_shares",
-				      "store_teacher",
-				      "judge",
-				      "add_loss",
-				      "store_loss",
-				      "spread",
-				      "finish_rows",
-				      "clear_rows",
-				      NULL};
+static const char *const entries[] = {OCL_LOSS_ENTRIES, NULL};
 
 /* The heads of the teacher cost more than those of the indexer: they choose the blocks. */
 static struct hys_ocl_blocks blocks_of(const struct hys_ocl_device *device,
@@ -39,17 +17,17 @@ static struct hys_ocl_blocks blocks_of(const struct hys_ocl_device *device,
 		problem->scoring.dim);
 }
 
-static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
-		   const struct hys_problem *problem, struct hys_ocl_options *options)
+void ocl_loss_define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
+		     const struct hys_problem *problem, struct hys_ocl_options *options)
 {
 	const struct hys_ocl_products *products = (const struct hys_ocl_products *)source;
 	const struct hys_ocl_blocks blocks = blocks_of(device, products->variant, problem);
 	hys_ocl_define_blocks(options, products->variant, &blocks, problem->attending.dtype);
 }
 
-#define SOURCE                                                 \
-	{                                                      \
-		"indexer_loss.cl", entries, define, NULL, NULL \
+#define SOURCE                                                          \
+	{                                                               \
+		"indexer_loss.cl", entries, ocl_loss_define, NULL, NULL \
 	}
 const struct hys_ocl_products hys_ocl_loss_cpu = {SOURCE, HYS_OCL_CPU_VECTORS};
 const struct hys_ocl_products hys_ocl_loss_tile = {SOURCE, HYS_OCL_TILE};
@@ -78,9 +56,9 @@ static int64_t padded_heads(const struct hys_ocl_tile *tile)
 	return (int64_t)tile->bundles * tile->pitch;
 }
 
-static struct ocl_loss_reach reach_of(const struct hys_kernel *kernel,
-				      const struct hys_device *device, const struct hys_size *size,
-				      bool dense)
+struct ocl_loss_reach ocl_loss_reach_of(const struct hys_kernel *kernel,
+					const struct hys_device *device,
+					const struct hys_size *size, bool dense)
 {
 	const struct hys_ocl_products *products = kernel->detail;
 	const struct hys_scoring *scoring = &size->problem->scoring;
@@ -164,8 +142,7 @@ static int64_t row_bytes(const struct hys_problem *problem, const struct ocl_los
 	return lay_out(one, problem, reach, &scratch);
 }
 
-/* The gradient of the keys and the factor, ahead of the tiles. */
-static int64_t fixed_bytes(const struct hys_size *size)
+int64_t ocl_loss_fixed_bytes(const struct hys_size *size)
 {
 	const struct hys_scoring *scoring = &size->problem->scoring;
 	return hys_add64(HYS_ALIGN,
@@ -178,11 +155,11 @@ int64_t hys_ocl_loss_workspace(const struct hys_kernel *kernel, const struct hys
 {
 	int64_t bytes = 0;
 	for (int32_t dense = 0; dense < 2; dense++) {
-		const struct ocl_loss_reach reach = reach_of(kernel, device, size, dense);
+		const struct ocl_loss_reach reach = ocl_loss_reach_of(kernel, device, size, dense);
 		bytes = hys_max64(bytes, hys_ocl_tile_bytes(device, size->rows,
 							    row_bytes(size->problem, &reach)));
 	}
-	return hys_add64(bytes, fixed_bytes(size));
+	return hys_add64(bytes, ocl_loss_fixed_bytes(size));
 }
 
 /* ---- the order of kernels ---- */
@@ -308,8 +285,7 @@ cleanup:
 	return status;
 }
 
-/* Everything that is not by tile, ahead of the tiles. */
-static hys_status open_outputs(struct ocl_loss *loss, int64_t dk_at)
+hys_status ocl_loss_open(struct ocl_loss *loss, int64_t dk_at)
 {
 	const struct hys_loss_args *args = loss->args;
 	hys_status status;
@@ -326,8 +302,8 @@ cleanup:
 	return status;
 }
 
-static struct ocl_loss make(const struct hys_kernel *kernel, struct hys_stream *stream,
-			    void *instance, const struct hys_call *call, struct hys_error *error)
+struct ocl_loss ocl_loss_make(const struct hys_kernel *kernel, struct hys_stream *stream,
+			      void *instance, const struct hys_call *call, struct hys_error *error)
 {
 	const struct hys_loss_args *args = &call->args.loss;
 	const struct hys_problem *problem = call->problem;
@@ -335,8 +311,8 @@ static struct ocl_loss make(const struct hys_kernel *kernel, struct hys_stream *
 	const int64_t gap = args->row_offset - call->row_first % stride;
 	struct ocl_loss loss = {.call = call, .args = args};
 
-	loss.reach = reach_of(kernel, &stream->device->base, &call->size,
-			      (args->flags & HYS_LOSS_DENSE) != 0);
+	loss.reach = ocl_loss_reach_of(kernel, &stream->device->base, &call->size,
+				       (args->flags & HYS_LOSS_DENSE) != 0);
 	loss.job = (struct hys_ocl_job){
 		.stream = stream,
 		.instance = instance,
@@ -362,16 +338,16 @@ static struct ocl_loss make(const struct hys_kernel *kernel, struct hys_stream *
 hys_status hys_ocl_loss(const struct hys_kernel *kernel, struct hys_stream *stream, void *instance,
 			const struct hys_call *call, struct hys_error *error)
 {
-	struct ocl_loss loss = make(kernel, stream, instance, call, error);
+	struct ocl_loss loss = ocl_loss_make(kernel, stream, instance, call, error);
 	const int64_t start = call->workspace.offset_bytes, first = loss.map.first;
 	const int64_t bytes = row_bytes(call->problem, &loss.reach);
-	struct hys_ocl_space space = {.next = start + fixed_bytes(&call->size)};
+	struct hys_ocl_space space = {.next = start + ocl_loss_fixed_bytes(&call->size)};
 	hys_status status;
 
 	space.rows = hys_ocl_tile_rows(&stream->device->base, loss.rows, bytes);
 	lay_out(space, call->problem, &loss.reach, &loss.layout);
 	loss.layout.at.factor = start;
-	HYS_TRY(open_outputs(&loss, start + HYS_ALIGN));
+	HYS_TRY(ocl_loss_open(&loss, start + HYS_ALIGN));
 	for (int64_t row = 0; row < loss.rows; row += space.rows) {
 		const int32_t rows = (int32_t)hys_min64(space.rows, loss.rows - row);
 		loss.map.first = first + row * loss.map.step;

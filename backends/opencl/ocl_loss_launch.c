@@ -276,7 +276,7 @@ hys_status ocl_loss_judge(const struct ocl_loss *loss)
 	hys_ocl_arg_work(&args, &loss->job);
 	arg_regions(&args, loss);
 	arg_tile(&args, &loss->reach.scores);
-	return launch(loss, &args, 1, 1, 1);
+	return launch(loss, &args, 1, 1, LOCAL);
 }
 
 hys_status ocl_loss_store(const struct ocl_loss *loss)

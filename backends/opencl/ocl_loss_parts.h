@@ -63,6 +63,27 @@ struct ocl_loss {
 	bool accumulate, wants_gradients;
 };
 
+/* ---- ocl_loss.c: what all ways to run it share ---- */
+
+#define OCL_LOSS_ENTRIES                                                                     \
+	HYS_OCL_PRODUCT_ENTRIES, HYS_OCL_GRADIENT_ENTRIES, "find_sets", "count_sets",        \
+		"list_units", "set_factor", "clear_counter", "pack_weights", "entry_scores", \
+		"unit_scores", "take_units", "normalise", "set_totals", "key_shares",        \
+		"unit_shares", "store_teacher", "judge", "add_loss", "store_loss", "spread", \
+		"finish_rows", "clear_rows"
+
+void ocl_loss_define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
+		     const struct hys_problem *problem, struct hys_ocl_options *options);
+struct ocl_loss_reach ocl_loss_reach_of(const struct hys_kernel *kernel,
+					const struct hys_device *device,
+					const struct hys_size *size, bool dense);
+struct ocl_loss ocl_loss_make(const struct hys_kernel *kernel, struct hys_stream *stream,
+			      void *instance, const struct hys_call *call, struct hys_error *error);
+/* The gradient of the keys and the factor, ahead of the tiles. */
+int64_t ocl_loss_fixed_bytes(const struct hys_size *size);
+/* Everything that is not by tile, ahead of the tiles. dk_at: of the workspace. */
+hys_status ocl_loss_open(struct ocl_loss *loss, int64_t dk_at);
+
 /* ---- ocl_loss_launch.c: one kernel each, over the tile unless said otherwise ---- */
 
 /* Counts the sets that are not empty, of all rows. */

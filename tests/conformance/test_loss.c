@@ -5,6 +5,8 @@
 #define DENSE LOSS_DENSE
 #define F16 HYS_F16
 #define BF16 HYS_BF16
+/* As matrix units take it. */
+#define WIDE .index_dtype = BF16, .dtype = BF16
 
 /* clang-format off */
 static const struct loss_case table[] = {
@@ -99,6 +101,24 @@ static const struct loss_case table[] = {
 	{FULL("pools of explicit intervals, dense"), SEE(60, 90, .how = VISIBLE_EXPLICIT), .pool = 3, .features = DENSE},
 	{FULL("junk of pools"), SEE(40, 50), .pool = 4, .topk = 20, .indices = INDICES_JUNK},
 	{FULL("junk of pools of explicit intervals"), SEE(200, 60, .how = VISIBLE_EXPLICIT), .pool = 3, .topk = 30, .indices = INDICES_JUNK, .features = LOSS_TEACHER_OUT},
+
+	{FULL("wide"), SEE(20, 90), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 70},
+	{FULL("wide, lse and scores"), SEE(40, 300), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 150, .features = LOSS_LSE | LOSS_SCORES},
+	{FULL("wide, MLA sizes"), SEE(7, 200), WIDE, .index_dim = 128, .index_heads = 64, .heads = 128, .head_dim = 576, .topk = 130, .features = LOSS_LSE | LOSS_F32_GRADS},
+	{FULL("wide, 100 heads, softcap, sink"), SEE(9, 90), WIDE, .index_heads = 5, .index_dim = 128, .heads = 100, .head_dim = 192, .topk = 64, .softcap = 2.0, .features = LOSS_SINK},
+	{FULL("wide, without activation"), SEE(20, 90), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 65, .activation = NONE, .features = LOSS_UNWEIGHTED | LOSS_TEACHER_OUT},
+	{FULL("wide, negative scales"), SEE(20, 90), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 65, .scale = -0.2, .index_scale = -0.3},
+	{FULL("wide, 64 dimensions"), SEE(20, 90), WIDE, .index_heads = 5, .head_dim = 64, .index_dim = 64, .heads = 3, .topk = 33, .features = LOSS_TEACHER_IN},
+	{FULL("wide, junk"), SEE(40, 90), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 80, .indices = INDICES_JUNK, .features = LOSS_TEACHER_OUT | LOSS_SCORES},
+	{FULL("wide, no index at all"), SEE(20, 40), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .indices = INDICES_EMPTY, .features = LOSS_TEACHER_OUT},
+	{FULL("wide, sampled, accumulate"), SEE(40, 60), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 20, .features = LOSS_SAMPLED | LOSS_ACCUMULATE},
+	{FULL("wide, range"), SEE(40, 60), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 20, .features = LOSS_RANGE | LOSS_SUM},
+	{FULL("wide, only d_index_k"), SEE(300, 60), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 30, .features = LOSS_ONLY_KEYS},
+	{FULL("wide, only the loss"), SEE(20, 60), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 30, .features = LOSS_ONLY_LOSS},
+	{FULL("wide, documents"), .visible = {.q_lengths = LENGTHS(1, 0, 70, 1, 1, 20)}, WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 40},
+	{FULL("wide, explicit intervals"), SEE(60, 90, .how = VISIBLE_EXPLICIT), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .topk = 40, .features = LOSS_LSE},
+	{FULL("wide, sharp"), SEE(20, 60), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .values = LOSS_SHARP},
+	{FULL("wide, dense"), SEE(20, 60), WIDE, .index_heads = 5, .index_dim = 128, .heads = 20, .head_dim = 64, .features = DENSE},
 
 	{CORE("integers"), SEE(20, 60), .values = LOSS_INTEGERS, .index_scale = 1.0},
 	{CORE("integers in blocks"), SEE(20, 90), .values = LOSS_INTEGERS, .index_scale = 1.0, .block = 8},

@@ -113,6 +113,8 @@ def ours(options, operation, **shape):
     command = [options.hyscale, "bench", operation, "--json", "--repeat", str(options.repeat), "--device", options.device]
     for name, value in shape.items():
         command += ["--" + name.replace("_", "-"), str(value)]
+    if options.kernels:
+        command += ["--kernels", options.kernels]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
         raise RuntimeError((run.stderr.strip() or "no output").splitlines()[-1])
@@ -123,8 +125,10 @@ def ours(options, operation, **shape):
 class Table:
     """Rows of who did which job how fast; hyscale's row comes first in each job."""
 
-    def __init__(self):
+    def __init__(self, json_lines):
         self.rows = []
+        self.json_lines = json_lines
+        self.own = None  # hyscale's time for the job at hand
 
     def add(self, job, flops, who, run, note=""):
         row = {"job": job, "who": who, "note": note, "useful_flops": flops}
@@ -134,14 +138,14 @@ class Table:
             row["flops_per_s"] = flops / row["seconds"] if flops else None
             row["note"] = ", ".join(part for part in (kernel, note) if part)
         except Exception as error:  # a peer may lack what it needs: shown, not hidden
-            row["seconds"], row["note"] = None, "skipped: " + str(error).splitlines()[0][:120]
+            row["seconds"], row["note"] = None, "skipped: " + (str(error).splitlines() or [repr(error)])[0][:120]
+        if who == "hyscale":
+            self.own = (job, row["seconds"])
+        mine = self.own[1] if self.own and self.own[0] == job else None
+        row["times_hyscale"] = row["seconds"] / mine if mine and row["seconds"] else None
         self.rows.append(row)
-
-    def ratios(self):
-        own = {row["job"]: row["seconds"] for row in self.rows if row["who"] == "hyscale"}
-        for row in self.rows:
-            mine = own.get(row["job"])
-            row["times_hyscale"] = row["seconds"] / mine if mine and row["seconds"] else None
+        if self.json_lines:
+            print(json.dumps(row), flush=True)
 
     def text(self):
         def number(value, scale, unit):
@@ -234,6 +238,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hyscale", default="build/default/hyscale", help="the command")
     parser.add_argument("--device", default="opencl", help="hyscale's device (default: the first of OpenCL)")
+    parser.add_argument("--kernels", help="hyscale's kernels by name, comma list")
     parser.add_argument("--only", default=",".join(JOBS), help="comma list of " + ", ".join(JOBS))
     parser.add_argument("--repeat", type=int, default=20)
     parser.add_argument("--small", action="store_true", help="8192 tokens, for a quick look")
@@ -247,15 +252,11 @@ def main():
         peers = Peers(options.repeat)
     except Exception as error:
         sys.exit(f"peers.py: no torch with CUDA in this Python ({sys.executable}): {error}")
-    table = Table()
+    table = Table(options.json)
     for name in wanted:
         JOBS[name](table, peers, options)
         peers.torch.cuda.empty_cache()
-    table.ratios()
-    if options.json:
-        for row in table.rows:
-            print(json.dumps(row))
-    else:
+    if not options.json:
         print(f"{peers.torch.cuda.get_device_name()}, torch {peers.torch.__version__}; medians of {options.repeat}")
         print(table.text())
 
