@@ -11,10 +11,13 @@
 #define BARRIER_BYTES 256
 #define LARGEST_BYTES ((int64_t)HYS_OCL_ITEM_HEADS * 4)
 #define WARPS 4 /* of a group: each gives bounds of its own heads */
-/* A tile of rows: P and dS of all its pairs are in memory. Its rows also bound how often a key's sums are
- * added to, and so how fine their quanta are. */
+/* A tile of rows: P and dS of all its pairs are in memory. The more rows add to a key's sums, the coarser
+ * their quanta are; but all keys' sums are gone over after each tile, so where keys are many, and each is
+ * seldom read, tiles are larger. */
 #define TILE_BUDGET (INT64_C(560) << 20)
 #define TILE_ROWS_MAX 1056
+#define MANY_KEYS 16384
+#define MANY_TIMES 4
 #define CLEAR_WORDS 1024
 
 static const char *const entries[] = {HYS_OCL_PRODUCT_ENTRIES,
@@ -113,8 +116,8 @@ struct backward {
 
 /* What does not depend on the tile. */
 struct fixed {
-	int64_t dk[2], dv[2], sink_sums, bounds, value_bounds, sums;
-	int64_t words; /* of bounds and sums, which lie together */
+	int64_t dk[2], dv[2], sink_sums, bounds, value_bounds, counts, sums;
+	int64_t words; /* of bounds, counts and sums, which lie together */
 };
 
 static int64_t place(int64_t *next, int64_t bytes)
@@ -144,6 +147,7 @@ static int64_t lay_out_fixed(int64_t next, const struct hys_size *size, struct f
 	fixed->sink_sums = place(&next, 2 * (int64_t)sizeof(float) * attending->heads);
 	fixed->bounds = place(&next, vectors);
 	fixed->value_bounds = place(&next, vectors);
+	fixed->counts = place(&next, vectors);
 	fixed->sums = place(&next, hys_mul64(vectors, channels));
 	fixed->words = (next - fixed->bounds) / 4;
 	return next;
@@ -180,16 +184,19 @@ static int64_t bytes_of(int64_t listed, int64_t rows, const struct hys_ocl_reach
 	return lay_out(space, listed, reach, &scratch);
 }
 
-static int64_t rows_max(const struct hys_ocl_reach *reach)
+static int64_t rows_max(const struct hys_size *size, const struct hys_ocl_reach *reach)
 {
-	return hys_max64(1, hys_min64(TILE_ROWS_MAX, TILE_BUDGET / bytes_of(0, 1, reach)));
+	const int64_t times = size->keys + size->window_keys > MANY_KEYS ? MANY_TIMES : 1;
+	return hys_max64(
+		1, hys_min64(times * TILE_ROWS_MAX, times * TILE_BUDGET / bytes_of(0, 1, reach)));
 }
 
 /* Tiles of about one size, whose items fill the device's units. */
-static int64_t tile_rows(const struct hys_device *device, int64_t rows,
+static int64_t tile_rows(const struct hys_device *device, const struct hys_size *size,
 			 const struct hys_ocl_reach *reach)
 {
-	const int64_t most = rows_max(reach), units = hys_max64(1, device->info.compute_units);
+	const int64_t rows = size->rows, most = rows_max(size, reach);
+	const int64_t units = hys_max64(1, device->info.compute_units);
 	const int64_t tiles = hys_max64(1, hys_ocl_divide_up(rows, most));
 	const int64_t even = hys_round_up(hys_ocl_divide_up(rows, tiles), units);
 	return hys_max64(1, hys_min64(rows, hys_min64(most, even)));
@@ -205,7 +212,7 @@ int64_t hys_ocl_backward_gather_workspace(const struct hys_kernel *kernel,
 					  const struct hys_size *size)
 {
 	const struct hys_ocl_reach reach = hys_ocl_reach_of(kernel, device, size);
-	const int64_t rows = hys_max64(1, hys_min64(size->rows, rows_max(&reach)));
+	const int64_t rows = hys_max64(1, hys_min64(size->rows, rows_max(size, &reach)));
 	struct fixed fixed;
 	return hys_max64(hys_ocl_backward_workspace(kernel, device, size),
 			 hys_add64(lay_out_fixed(0, size, &fixed),
@@ -371,20 +378,21 @@ cleanup:
 	return status;
 }
 
-static void set_regions(struct backward *backward, const struct fixed *fixed, int64_t rows)
+static void set_regions(struct backward *backward, const struct fixed *fixed)
 {
 	const struct hys_call *call = backward->attention.call;
 	const struct hys_attending *attending = &call->problem->attending;
 	backward->pairs.keys = call->size.keys;
 	backward->pairs.bounds = backward->wants_keys ? fixed->bounds : -1;
 	backward->pairs.value_bounds = fixed->value_bounds;
+	backward->pairs.counts = fixed->counts;
 	backward->pairs.sink =
 		hys_present(&call->args.attention_grad.dsink) ? backward->heads.sink : -1;
 	backward->sums.sums = fixed->sums;
 	backward->sums.separate = backward->separate;
 	backward->sums.pitch =
 		attending->head_dim + (backward->separate ? attending->value_dim : 0);
-	backward->sums.parts = (int32_t)(rows * row_items(&backward->attention.reach) * WARPS);
+	backward->sums.parts = WARPS;
 	backward->sink_sums = fixed->sink_sums;
 }
 
@@ -457,11 +465,11 @@ hys_status hys_ocl_backward_gather_run(const struct hys_kernel *kernel, struct h
 	attention->indices = &call->args.attention_grad.indices;
 	space.next = lay_out_fixed(call->workspace.offset_bytes, &call->size, &fixed);
 	listed = listed_rows(call->size.rows, &attention->reach);
-	space.rows = hys_min64(
-		listed, tile_rows(&stream->device->base, call->size.rows, &attention->reach));
+	space.rows =
+		hys_min64(listed, tile_rows(&stream->device->base, &call->size, &attention->reach));
 	lay_out(space, listed, &attention->reach, &backward);
 	HYS_TRY(open_sources(&backward, &fixed));
-	set_regions(&backward, &fixed, space.rows);
+	set_regions(&backward, &fixed);
 	HYS_TRY(run_rows(&backward, listed, space.rows));
 	for (int32_t i = 0; i < 2; i++) {
 		HYS_TRY(hys_ocl_gradient_close(&attention->job, &backward.sources[i].dk));

@@ -104,7 +104,7 @@ struct learning {
 	struct hys_ocl_pair_regions bounds;
 	struct hys_ocl_sum_regions sums;
 	int64_t shares;	 /* of warps, bytes behind the start of the workspace */
-	int64_t cleared; /* words of bounds and sums, which lie together */
+	int64_t cleared; /* words of bounds, counts and sums, which lie together */
 };
 
 static int64_t head_parts(const struct ocl_loss *loss)
@@ -116,8 +116,12 @@ static int64_t head_parts(const struct ocl_loss *loss)
 static int64_t lay_out_sums(int64_t next, const struct hys_size *size, struct learning *learning)
 {
 	const int64_t entries_bytes = hys_mul64(size->entries, (int64_t)sizeof(float));
-	learning->bounds = (struct hys_ocl_pair_regions){.bounds = next, .sink = -1};
-	learning->sums.sums = hys_add64(next, hys_round_up(entries_bytes, HYS_ALIGN));
+	const int64_t each = hys_round_up(entries_bytes, HYS_ALIGN);
+	learning->bounds.bounds = next;
+	learning->bounds.counts = hys_add64(next, each);
+	learning->bounds.sink = -1;
+	learning->sums.sums = hys_add64(learning->bounds.counts, each);
+	learning->sums.parts = 1;
 	learning->sums.pitch = size->problem->scoring.dim;
 	next = hys_add64(
 		learning->sums.sums,
@@ -383,7 +387,6 @@ hys_status hys_ocl_loss_gather(const struct hys_kernel *kernel, struct hys_strea
 	space.next =
 		lay_out_sums(start + ocl_loss_fixed_bytes(&call->size), &call->size, &learning);
 	lay_out(space, &learning);
-	learning.sums.parts = (int32_t)space.rows;
 	loss->layout.at.factor = start;
 	HYS_TRY(ocl_loss_open(loss, start + HYS_ALIGN));
 	if (hys_present(&loss->dk.sums))
