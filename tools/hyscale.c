@@ -7,7 +7,8 @@
 #include "tool.h"
 
 static const struct tool_command *const commands[] = {
-	&tool_devices, &tool_plan, &tool_check, &tool_run, &tool_bench, &tool_demo, &tool_stream,
+	&tool_devices, &tool_plan, &tool_check,	 &tool_run,
+	&tool_bench,   &tool_demo, &tool_stream, &tool_tune,
 #ifdef HYS_WITH_OPENBLAS
 	&tool_train,
 #endif

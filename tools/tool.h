@@ -20,7 +20,7 @@ struct tool_command {
 };
 
 extern const struct tool_command tool_devices, tool_plan, tool_check, tool_run, tool_bench,
-	tool_demo, tool_stream, tool_train;
+	tool_demo, tool_stream, tool_tune, tool_train;
 
 /* Prints "hyscale COMMAND: ..." to stderr in one line; answers TOOL_USAGE. */
 int tool_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));

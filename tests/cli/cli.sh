@@ -40,7 +40,7 @@ expect "no command" 2 "Usage" "$hyscale"
 expect "help" 0 "Commands:" "$hyscale" --help
 expect "version" 0 "^hyscale [0-9]" "$hyscale" --version
 expect "unknown command" 2 "unknown command 'frobnicate'" "$hyscale" frobnicate
-for command in devices plan check run bench demo stream; do
+for command in devices plan check run bench demo stream tune; do
     expect "$command --help" 0 "Examples:" "$hyscale" $command --help
 done
 
@@ -134,6 +134,9 @@ for method in exact coarse_to_fine; do
     expect "stream $method" 0 '"loss":[0-9].*"peak_memory_bytes":[1-9]' "$hyscale" stream --device openmp --tokens 500 --range 96 --method $method \
         --index-heads 4 --index-dim 16 --topk 32 --coarse-block 16 --coarse-keep 4 --heads 4 --head-dim 24 --value-dim 16 --json
 done
+expect "tune" 0 "select" "$hyscale" tune --model smollm2 --tokens 256 --rows 64 --device openmp --wisdom wisdom.txt
+expect "tune what is known" 0 "choose " sh -c '"$1" tune --model smollm2 --tokens 256 --rows 64 --device openmp --wisdom wisdom.txt && cat wisdom.txt' sh "$hyscale"
+expect "tune damaged wisdom" 2 "line|wisdom" sh -c 'echo junk > junk.txt; "$1" tune --model smollm2 --device openmp --wisdom junk.txt' sh "$hyscale"
 expect "stream some ranges" 0 "192 of 512 rows" "$hyscale" stream --device openmp --tokens 512 --range 64 --ranges 3 --index-heads 4 --index-dim 16 \
     --topk 32 --heads 4 --kv-heads 2 --head-dim 16 --value-dim 16
 expect "stream selects with f8" 0 '"select_dtype":"f8e4m3"' "$hyscale" stream --device openmp --tokens 256 --range 64 --dtype bf16 --select-dtype f8 \

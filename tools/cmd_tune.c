@@ -1,0 +1,143 @@
+/* cmd_tune.c - measure which kernels are the fastest for a model's shapes here, and keep it as wisdom. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+static const char doc[] =
+	"Time every kernel that can run a published model's operations on the devices, and add the "
+	"fastest of each to a file of wisdom, which programs import before they plan "
+	"(hys_wisdom_import). What the file knows of other devices and problems stays.\v"
+	"Examples:\n"
+	"  hyscale tune --model dsv32 --wisdom wisdom.txt\n"
+	"  hyscale tune --model nsa --dtype bf16 --tokens 65536 --device opencl --wisdom "
+	"wisdom.txt\n";
+
+static const struct argp_option options[] = {
+	{"model", 'm', "NAME", 0, "dsv32, glm5, hyv4, msa, nsa, moba, qsa, dsv4-csa or smollm2", 0},
+	{"wisdom", 'w', "FILE", 0, "Where wisdom is kept; made when it is not there", 0},
+	{"tokens", 'n', "N", 0, "Tokens of a causal document (default 32768)", 0},
+	{"rows", 'r', "R", 0, "Rows of a call (default 4096)", 0},
+	{"dtype", 't', "TYPE", 0, "f32, f16 or bf16 (default: the model's)", 0},
+	{"device", 'd', "DEVICE", 0, "A backend, a device's name or number (default: all)", 0},
+	{0},
+};
+
+struct tune {
+	const char *model, *wisdom, *device;
+	int64_t tokens, rows;
+	hys_dtype dtype;
+};
+
+static hys_dtype dtype_named(const char *name)
+{
+	return strcmp(name, "f32") == 0	   ? HYS_F32
+	       : strcmp(name, "f16") == 0  ? HYS_F16
+	       : strcmp(name, "bf16") == 0 ? HYS_BF16
+					   : HYS_DTYPE_DEFAULT;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+	struct tune *tune = state->input;
+	switch (key) {
+	case 'm':
+		tune->model = argument;
+		break;
+	case 'w':
+		tune->wisdom = argument;
+		break;
+	case 'n':
+	case 'r':
+		if (!tool_integer(argument, 1, INT32_MAX, key == 'n' ? &tune->tokens : &tune->rows))
+			argp_error(state, "'%s' is not a number from 1 to %d", argument, INT32_MAX);
+		break;
+	case 't':
+		tune->dtype = dtype_named(argument);
+		if (!tune->dtype)
+			argp_error(state, "--dtype '%s' is unknown", argument);
+		break;
+	case 'd':
+		tune->device = argument;
+		break;
+	case ARGP_KEY_ARG:
+		argp_error(state, "unexpected argument '%s'", argument);
+		break;
+	case ARGP_KEY_END:
+		if (!tune->model || !tune->wisdom)
+			argp_error(state, "--model and --wisdom are needed");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static int find_problem(const struct tune *tune, struct hys_problem *problem)
+{
+	struct hys_error error;
+	problem->struct_size = sizeof *problem;
+	if (hys_problem_named(tune->model, problem, &error) != HYS_OK)
+		return tool_failed("--model", &error);
+	if (tune->dtype) {
+		problem->scoring.dtype = tune->dtype;
+		problem->attending.dtype = tune->dtype;
+	}
+	return TOOL_OK;
+}
+
+/* Measures on one device and says what was chosen. */
+static int tune_device(const struct tune *tune, struct hys_context *context, int32_t device,
+		       const struct hys_problem *problem)
+{
+	const struct hys_plan_options wanted = {
+		.struct_size = sizeof wanted,
+		.flags = HYS_PLAN_BUFFERS_ONLY,
+		.devices = &device,
+		.device_count = 1,
+		.rows_max = tune->rows < tune->tokens ? tune->rows : tune->tokens,
+		.keys_max = tune->tokens,
+		.effort = HYS_EFFORT_MEASURE,
+		.progress = tool_plan_progress};
+	struct hys_plan *plan = NULL;
+	struct hys_error error;
+	if (hys_plan_create(context, problem, &wanted, &plan, &error) != HYS_OK)
+		return tool_failed(tune->model, &error);
+	for (int op = 0; op < HYS_OP_COUNT; op++) {
+		struct hys_device_info info;
+		const char *kernel = hys_plan_kernel(plan, (hys_op)op, 0);
+		if (kernel && hys_context_device_info(context, device, &info, &error) == HYS_OK)
+			printf("%-24s %-24s %s\n", info.name, hys_op_name((hys_op)op), kernel);
+	}
+	hys_plan_destroy(plan);
+	return TOOL_OK;
+}
+
+static int run(int argc, char **argv)
+{
+	const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
+	struct tune tune = {.tokens = 32768, .rows = 4096};
+	struct hys_problem problem = {0};
+	struct hys_context *context;
+	struct hys_error error;
+	int32_t *numbers, count;
+	argp_parse(&argp, argc, argv, 0, NULL, &tune);
+	int exit = find_problem(&tune, &problem);
+	if (exit == TOOL_OK)
+		exit = tool_open(tune.device, &context, &numbers, &count);
+	if (exit != TOOL_OK)
+		return exit;
+	if (access(tune.wisdom, F_OK) == 0 &&
+	    hys_wisdom_import(context, tune.wisdom, &error) != HYS_OK)
+		exit = tool_failed(tune.wisdom, &error);
+	for (int32_t i = 0; exit == TOOL_OK && i < count; i++)
+		exit = tune_device(&tune, context, numbers[i], &problem);
+	if (exit == TOOL_OK && hys_wisdom_export(context, tune.wisdom, &error) != HYS_OK)
+		exit = tool_failed(tune.wisdom, &error);
+	free(numbers);
+	hys_context_destroy(context);
+	return exit;
+}
+
+const struct tool_command tool_tune = {"tune", "find the fastest kernels here and keep them", run};
