@@ -42,6 +42,7 @@ libc6-dev-i386-cross      ci    32-bit build                              none
 gcc-aarch64-linux-gnu     ci    aarch64 build                             cmd:aarch64-linux-gnu-gcc
 libc6-dev-arm64-cross     ci    aarch64 build                             none
 qemu-user                 ci    runs aarch64 programs                     cmd:qemu-aarch64
+valgrind                  ci    watches the portable kernels              cmd:valgrind
 shellcheck                ci    checks the scripts                        cmd:shellcheck
 ccache                    ci    compiles for one configuration only once  cmd:ccache
 clang-19                  ci    kernels for AMD and NVIDIA devices        cmd:clang-19

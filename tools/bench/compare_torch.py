@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times hyscale on the processor beside torch on the same threads.
 
-    tools/bench/compare_torch.py build/default/hyscale [--threads N] [--dtype f32|bf16] [--repeat N]
+    tools/bench/compare_torch.py build/default/hyscale [--threads N] [--dtype f32|bf16] [--repeat N] [--only OPERATION]
 
 Needs torch (PyPI; the one for processors is enough). One line per operation: medians of both and their ratio.
 """
@@ -62,6 +62,7 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--only", choices=("dense_forward", "dense_backward", "select"))
     options = parser.parse_args()
     try:
         import torch
@@ -77,6 +78,8 @@ def main():
     print(f"torch {torch.__version__}, {options.threads} threads, {options.dtype}, medians of {options.repeat}")
     print(f"{'operation':16s}{'kernel':32s}{'hyscale':>12s}{'torch':>12s}  {'torch does':14s}{'ratio':>6s}")
     for operation, shape, what, run in rows:
+        if options.only not in (None, operation):
+            continue
         ours, kernel = hyscale(options, operation, shape)
         theirs = run()
         print(f"{operation:16s}{kernel:32s}{ours * 1e3:9.1f} ms{theirs * 1e3:9.1f} ms  {what:14s}{theirs / ours:6.2f}", flush=True)
