@@ -243,6 +243,11 @@ struct hys_backend {
 	hys_status (*wait)(struct hys_stream *stream, void *event, struct hys_error *error);
 	hys_status (*event_wait)(struct hys_device *device, void *event, struct hys_error *error);
 	void (*event_destroy)(struct hys_device *device, void *event);
+	/* Traces: makes the events of a stream that has had no work yet tell
+	 * their time; when an event was reached, in seconds of CLOCK_MONOTONIC,
+	 * NaN when that cannot be had. Both NULL = when they are recorded. */
+	hys_status (*time_events)(struct hys_stream *stream, struct hys_error *error);
+	double (*event_time_s)(struct hys_stream *stream, void *event);
 	/* Makes given work start without waiting for it; NULL = it does. */
 	hys_status (*flush)(struct hys_stream *stream, struct hys_error *error);
 	hys_status (*finish)(struct hys_stream *stream, struct hys_error *error);

@@ -209,6 +209,7 @@ struct hys_lane {
 	_Atomic int dropped;
 	struct hys_error drop;
 	struct hys_tally tallies[HYS_OP_COUNT];
+	struct hys_trace *trace; /* NULL = not kept */
 };
 
 struct hys_exec {

@@ -1,4 +1,5 @@
 #include "lane.h"
+#include "trace.h"
 
 static void destroy_natives(struct hys_event *event)
 {
@@ -131,6 +132,7 @@ static hys_status run_wait(struct hys_exec *exec, int32_t index, const struct hy
 			   struct hys_error *error)
 {
 	const struct hys_backend *backend = exec->plan->devices[index]->backend;
+	const double begun = hys_trace_begin(exec, index);
 	bool skip = hys_exec_failure(exec, NULL) != HYS_OK;
 	hys_status status = HYS_OK;
 
@@ -145,6 +147,8 @@ static hys_status run_wait(struct hys_exec *exec, int32_t index, const struct hy
 		if (lane->native)
 			status = backend->wait(exec->lanes[index].stream, lane->native, error);
 	}
+	if (status == HYS_OK)
+		hys_trace_note(exec, index, "wait", NULL, begun);
 	release_event(task->event);
 	return status;
 }

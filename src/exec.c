@@ -1,4 +1,5 @@
 #include "lane.h"
+#include "trace.h"
 
 /* ---- arguments ---- */
 
@@ -41,9 +42,11 @@ static hys_status check_options(const struct hys_plan *plan, const struct hys_ex
 	hys_status status;
 
 	HYS_TRY(hys_check_struct(options, sizeof(*options), "options", error));
-	if (options->flags & ~HYS_EXEC_ASYNC)
+	if (options->flags & ~(HYS_EXEC_ASYNC | HYS_EXEC_TRACE) ||
+	    (options->native_queues && options->flags & HYS_EXEC_TRACE))
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
-				"options.flags is 0x%x, expected HYS_EXEC_ASYNC or 0",
+				"options.flags is 0x%x, expected HYS_EXEC_ASYNC, or HYS_EXEC_TRACE "
+				"without native_queues",
 				options->flags);
 	HYS_TRY(check_queues(plan, options, error));
 	HYS_TRY(check_workspaces(plan, options, error));
@@ -103,6 +106,8 @@ static hys_status furnish(struct hys_exec *exec, int32_t index, const struct hys
 	hys_status status;
 
 	HYS_TRY(device->backend->stream_create(device, queue, &lane->stream, error));
+	if (options->flags & HYS_EXEC_TRACE)
+		HYS_TRY(hys_trace_create(exec, index, error));
 	HYS_TRY(make_workspace(exec, index, given, error));
 	HYS_TRY(make_instances(exec, index, error));
 	if (exec->gather)
@@ -139,6 +144,7 @@ static void destroy_lane(struct hys_exec *exec, int32_t index)
 	for (int op = 0; op < HYS_OP_COUNT; op++)
 		if (lane->instances[op])
 			backend->instance_destroy(lane->stream, lane->instances[op]);
+	hys_trace_destroy(exec, index);
 	if (lane->workspace_owned)
 		hys_buffer_destroy(lane->workspace);
 	if (lane->stream)

@@ -1,7 +1,7 @@
 /* Running an operation on a lane. Where the device cannot reach host memory,
  * host tensors are copied to the lane's workspace, contiguous, and results
  * back, run by run, so that what lies between an output's strides stays. */
-#include "core.h"
+#include "trace.h"
 
 /* Partial outputs are summed in f32 whatever the caller's type. */
 static hys_dtype part_dtype(const struct hys_tensor *tensor)
@@ -305,13 +305,20 @@ hys_status hys_stage_run(struct hys_exec *exec, int32_t lane, const struct hys_t
 	const struct hys_kernel *kernel = hys_plan_choice(exec->plan, task->call.op, lane)->kernel;
 	struct hys_lane *own = &exec->lanes[lane];
 	struct hys_call call = task->call;
+	double begun;
 	hys_status status;
 
+	begun = hys_trace_begin(exec, lane);
 	place(exec, lane, task, &call);
 	HYS_TRY(bring_in(exec, lane, task, &call, error));
+	hys_trace_note(exec, lane, "copy in", &call, begun);
+	begun = hys_trace_begin(exec, lane);
 	HYS_TRY(kernel->run(kernel, own->stream, own->instances[call.op], &call, error));
 	HYS_TRY(add_sums(exec, lane, task, &call, error));
+	hys_trace_note(exec, lane, "kernel", &call, begun);
+	begun = hys_trace_begin(exec, lane);
 	HYS_TRY(bring_out(exec, lane, task, &call, error));
+	hys_trace_note(exec, lane, "copy out", &call, begun);
 cleanup:
 	return status;
 }

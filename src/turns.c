@@ -4,9 +4,9 @@
  * lanes have summed lies in host memory, it is merged. */
 #include <math.h>
 
-#include "clock.h"
 #include "gather.h"
 #include "slow.h"
+#include "trace.h"
 
 /* Guided: a lane takes so much of what would keep all busy to the end. */
 #define PIECE 0.5
@@ -533,8 +533,13 @@ static hys_status run(struct hys_exec *exec, int32_t lane, const struct hys_task
 	if (task->counts)
 		own.call.args.loss.divisor = (double)count_together(exec, lane, task);
 	status = work(exec, lane, &own, error);
-	if (arrive(exec->gather) && status == HYS_OK)
+	if (arrive(exec->gather) && status == HYS_OK) {
+		const double begun = hys_trace_begin(exec, lane);
+
 		status = hys_gather_merge(exec, lane, task, error);
+		if (status == HYS_OK && task->sums_bytes > 0)
+			hys_trace_note(exec, lane, "merge", &task->call, begun);
+	}
 	return status;
 }
 

@@ -6,7 +6,7 @@
 
 /* What the command line asks for; the problem is complete before anything runs. */
 struct bench {
-	const char *op, *model, *device, *kernels, *speeds;
+	const char *op, *model, *device, *kernels, *speeds, *trace;
 	int64_t rows, keys, repeat;
 	int64_t topk;
 	int64_t key_spread; /* tenths of the logarithm of key norms */

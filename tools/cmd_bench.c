@@ -2,6 +2,8 @@
 #include "bench.h"
 #include "bench_balance.h"
 #include "bench_devices.h"
+#include "bench_overlap.h"
+#include "bench_trace.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +23,9 @@ static const char doc[] =
 	"one of them slowed down, or on the devices that --device names. Or devices: select, and "
 	"attention over what it picks, forward and backward, on one of the devices that --device "
 	"names "
-	"and on all of them, tensors resident: gain, imbalance, whether bits and results agree.\v"
+	"and on all of them, tensors resident: gain, imbalance, whether bits and results agree. Or "
+	"overlap: selection of one "
+	"micro-batch beside attention of another, on two execs, against one exec.\v"
 	"Examples:\n"
 	"  hyscale bench select --rows 512 --keys 8192 --index-heads 64 --topk 2048\n"
 	"  hyscale bench dense_forward --rows 1024 --keys 4096 --explain\n"
@@ -56,6 +60,7 @@ enum {
 	KEY_DOCUMENTS,
 	KEY_SPLIT,
 	KEY_TWICE,
+	KEY_TRACE,
 	KEY_ROWS,
 	KEY_KEYS
 };
@@ -94,6 +99,8 @@ static const struct argp_option options[] = {
 	{"documents", KEY_DOCUMENTS, "N", 0,
 	 "devices: so many packed documents of Zipf lengths (default: one)", 0},
 	{"split", KEY_SPLIT, "NAME", 0, "devices: static (default), equal or guided", 0},
+	{"trace", KEY_TRACE, "FILE", 0,
+	 "Write when copies and kernels ran, in Chrome's trace format (not balance, devices)", 0},
 	{"twice", KEY_TWICE, 0, 0,
 	 "devices, balance: every device twice, as if there were another: what sharing costs", 0},
 	{"speeds", KEY_SPEEDS, "A:B", 0, "balance: 1:1, 1:2 or 1:4 alone (default: all three)", 0},
@@ -191,6 +198,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		break;
 	case KEY_KERNELS:
 		bench->kernels = argument;
+		break;
+	case KEY_TRACE:
+		bench->trace = argument;
 		break;
 	case KEY_TWICE:
 		bench->twice = true;
@@ -497,18 +507,25 @@ static int bench_device(const struct bench *b, struct hys_context *context, int3
 				      .rows = b->rows,
 				      .keys = b->keys,
 				      .flags = b->full ? 0 : HYS_BATCH_CAUSAL};
+	const struct hys_exec_options traced = {.struct_size = sizeof traced,
+						.flags = b->trace ? HYS_EXEC_TRACE : 0};
 	struct hys_plan *plan = NULL;
 	struct hys_batch *batch = NULL;
 	bool ok = hys_context_device_info(context, device, &result.info, &data.error) == HYS_OK &&
 		  make_plan(b, context, device, op, &plan, &data.error) &&
 		  hys_batch_create(plan, &desc, &batch, &data.error) == HYS_OK &&
-		  hys_exec_create(plan, NULL, &data.exec, &data.error) == HYS_OK &&
+		  hys_exec_create(plan, &traced, &data.exec, &data.error) == HYS_OK &&
 		  measure(b, op, plan, batch, &data, &result);
 	if (ok) {
 		result.kernel = hys_plan_kernel(plan, planned_op(b, op), 0);
 		report(b, op, &result, first);
 	}
+	struct bench_trace trace = {0};
+	if (ok && b->trace)
+		ok = bench_trace_add(&trace, data.exec, b->op, 0, &data.error);
 	int exit = ok ? TOOL_OK : tool_failed(b->op, &data.error);
+	if (ok && b->trace)
+		exit = bench_trace_write(&trace, b->trace);
 	hys_exec_destroy(data.exec);
 	hys_batch_destroy(batch);
 	bench_data_free(&data);
@@ -528,6 +545,8 @@ static int run(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &bench);
 	if (strcmp(bench.op, "balance") == 0)
 		return bench_balance(&bench);
+	if (strcmp(bench.op, "overlap") == 0)
+		return bench_overlap(&bench);
 	if (strcmp(bench.op, "devices") == 0)
 		return bench_devices(&bench);
 	while (which < BENCH_OPS && strcmp(bench.op, bench_ops[which].name) != 0)

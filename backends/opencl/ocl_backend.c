@@ -1,5 +1,7 @@
 /* ocl_backend.c - the OpenCL backend: buffers, streams, copies, events. */
+#include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "ocl_internal.h"
 
@@ -304,6 +306,42 @@ static hys_status stream_wait(struct hys_stream *stream, void *event, struct hys
 			     "clEnqueueBarrierWithWaitList");
 }
 
+/* Another queue, which keeps times; and how its clock and the host's differ. */
+static hys_status time_events(struct hys_stream *stream, struct hys_error *error)
+{
+	struct hys_ocl_device *device = stream->device;
+	struct timespec now;
+	cl_event event = NULL;
+	cl_ulong then = 0;
+	cl_int code = CL_SUCCESS;
+	cl_command_queue queue =
+		clCreateCommandQueue(device->context, device->id, CL_QUEUE_PROFILING_ENABLE, &code);
+	if (!queue)
+		return hys_ocl_check(error, code, "clCreateCommandQueue with profiling");
+	clReleaseCommandQueue(stream->queue);
+	stream->queue = queue;
+	code = clEnqueueMarkerWithWaitList(queue, 0, NULL, &event);
+	if (code == CL_SUCCESS)
+		code = clFinish(queue);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (code == CL_SUCCESS)
+		code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(then), &then,
+					       NULL);
+	if (event)
+		clReleaseEvent(event);
+	stream->clock_s = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - 1e-9 * (double)then;
+	return hys_ocl_check(error, code, "timing a marker");
+}
+
+static double event_time_s(struct hys_stream *stream, void *event)
+{
+	cl_ulong then = 0;
+	if (clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof(then), &then, NULL) !=
+	    CL_SUCCESS)
+		return (double)NAN;
+	return stream->clock_s + 1e-9 * (double)then;
+}
+
 static void event_destroy(struct hys_device *device, void *event)
 {
 	(void)device;
@@ -336,6 +374,8 @@ const struct hys_backend hys_backend_opencl = {
 	.wait = stream_wait,
 	.event_wait = event_wait,
 	.event_destroy = event_destroy,
+	.time_events = time_events,
+	.event_time_s = event_time_s,
 	.flush = flush,
 	.finish = finish,
 };

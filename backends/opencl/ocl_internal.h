@@ -119,6 +119,7 @@ struct hys_stream {
 	struct hys_ocl_device *device;
 	cl_command_queue queue; /* retained, in order */
 	bool native;		/* the caller's: never flushed or finished */
+	double clock_s; /* what the host's clock is ahead of the queue's, when it is timed */
 	cl_program add_program; /* ocl_add.c */
 	struct hys_ocl_instance add;
 };

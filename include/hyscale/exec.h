@@ -19,6 +19,9 @@ struct hys_event;
  * devices too. Plans of several devices always do. Without it a CPU device
  * computes inside the call; an OpenCL device always returns after enqueueing. */
 #define HYS_EXEC_ASYNC 1u
+/* Keep when copies and kernels ran, for hys_exec_span. Not with queues of the
+ * caller's. */
+#define HYS_EXEC_TRACE 2u
 
 struct hys_exec_options {
 	size_t struct_size; /* sizeof(struct hys_exec_options) */
@@ -114,6 +117,23 @@ struct hys_exec_report {
 
 HYS_API hys_status hys_exec_report(const struct hys_exec *exec, hys_op op, int32_t i,
 				   struct hys_exec_report *report, struct hys_error *error);
+
+/* Something that ran on the plan's device i, in seconds of CLOCK_MONOTONIC, by
+ * the device's own events. */
+struct hys_trace_span {
+	size_t struct_size; /* set by the caller */
+	const char *what;   /* "copy in", "kernel", "copy out", "merge", "wait"; static */
+	hys_op op;	    /* HYS_OP_COUNT of a wait */
+	int32_t device;
+	int64_t row_first, row_count;
+	double begin_s, end_s;
+};
+
+/* Spans of an exec with HYS_EXEC_TRACE, the first 4,096 of each device, device
+ * after device; to be asked when no work is under way. */
+HYS_API int64_t hys_exec_span_count(const struct hys_exec *exec);
+HYS_API hys_status hys_exec_span(const struct hys_exec *exec, int64_t n, struct hys_trace_span *span,
+				 struct hys_error *error);
 
 /* A plan like the exec's, the speeds of its devices corrected by what the
  * exec's calls took. Nothing is measured or tested again. HYS_UNSUPPORTED with

@@ -146,6 +146,13 @@ expect "bench devices" 0 '"same_bits":true' "$hyscale" bench devices --twice --d
     --head-dim 32 --value-dim 16 --repeat 1 --documents 3 --split equal --json
 expect "bench devices, one" 2 "1 devices match" "$hyscale" bench devices --device openmp --rows 64
 expect "bench balance" 0 "^Zipf documents .*" "$hyscale" bench balance --rows 512 --device openmp --twice
+expect "bench overlap" 0 '"overlapped_s":[0-9]' "$hyscale" bench overlap --device openmp --rows 64 --keys 128 --index-heads 2 --index-dim 16 --topk 8 \
+    --heads 4 --head-dim 32 --value-dim 16 --repeat 1 --trace "$work/trace.json" --json
+expect "a trace" 0 '"name":.*"attention_forward: kernel"' cat "$work/trace.json"
+expect "bench with a trace" 0 '"op":"select"' "$hyscale" bench select --device openmp --rows 32 --keys 64 --index-heads 2 --index-dim 16 --topk 8 --repeat 1 \
+    --trace "$work/select.json" --json
+expect "no trace to write" 2 "cannot be written" "$hyscale" bench select --device openmp --rows 32 --keys 64 --index-heads 2 --index-dim 16 --topk 8 --repeat 1 \
+    --trace /nonexistent/trace
 expect "bench unknown op" 2 "unknown operation" "$hyscale" bench sort
 expect "bench bad shape" 2 "heads" "$hyscale" bench attention_forward --heads 5 --kv-heads 2 --device openmp
 expect "demo" 0 '"mass_exact":0\.[0-9]' "$hyscale" demo --device openmp --repeat 1 --topk 32 --json "$source/tools/models/smollm2_layers.safetensors"

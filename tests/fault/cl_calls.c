@@ -144,6 +144,8 @@ PLAIN(clGetCommandQueueInfo, (cl_command_queue id, cl_command_queue_info what, s
       (id, what, n, value, size))
 PLAIN(clGetEventInfo, (cl_event id, cl_event_info what, size_t n, void *value, size_t *size),
       (id, what, n, value, size))
+PLAIN(clGetEventProfilingInfo, (cl_event id, cl_profiling_info what, size_t n, void *value, size_t *size),
+      (id, what, n, value, size))
 PLAIN(clBuildProgram, (cl_program id, cl_uint n, const cl_device_id *devices, const char *options, build_notify notify, void *user),
       (id, n, devices, options, notify, user))
 PLAIN(clSetKernelArg, (cl_kernel id, cl_uint i, size_t size, const void *value), (id, i, size, value))

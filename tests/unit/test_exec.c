@@ -333,10 +333,12 @@ static void test_wrong_options(void **state)
 	options.struct_size = 4;
 	assert_int_equal(hys_exec_create(one, &options, &exec, NULL), HYS_INVALID_ARGUMENT);
 	options.struct_size = sizeof(options);
-	options.flags = 2;
+	options.flags = 4;
 	assert_int_equal(hys_exec_create(one, &options, &exec, NULL), HYS_INVALID_ARGUMENT);
 	options.flags = HYS_EXEC_ASYNC;
 	options.native_queues = queues;
+	assert_int_equal(hys_exec_create(one, &options, &exec, NULL), HYS_INVALID_ARGUMENT);
+	options.flags = HYS_EXEC_TRACE;
 	assert_int_equal(hys_exec_create(one, &options, &exec, NULL), HYS_INVALID_ARGUMENT);
 	options.flags = 0;
 	assert_int_equal(hys_exec_create(&f->all.plan, &options, &exec, NULL),

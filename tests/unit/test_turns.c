@@ -123,6 +123,38 @@ static void test_little_memory(void **state)
 	assert_int_equal(report.rows, CASE_ROWS - 16);
 }
 
+/* ---- traces ---- */
+
+static void test_trace(void **state)
+{
+	struct fixture *f = *state;
+	const struct hys_exec_options options = {.struct_size = sizeof(options),
+						 .flags = HYS_EXEC_TRACE};
+	struct hys_trace_span span = {.struct_size = sizeof(span)};
+	struct hys_error error = {HYS_OK, 0, ""};
+	int64_t rows = 0, merges = 0;
+
+	open_exec(f);
+	assert_int_equal(hys_exec_span_count(f->exec), 0);
+	hys_exec_destroy(f->exec);
+	assert_int_equal(hys_exec_create(&f->all.plan, &options, &f->exec, NULL), HYS_OK);
+	run_backward(f, &error);
+	for (int64_t n = 0; n < hys_exec_span_count(f->exec); n++) {
+		assert_int_equal(hys_exec_span(f->exec, n, &span, NULL), HYS_OK);
+		assert_int_equal(span.op, HYS_OP_ATTENTION_BACKWARD);
+		assert_in_range(span.device, 0, DEVICES - 1);
+		assert_true(span.begin_s <= span.end_s && span.begin_s > 0);
+		rows += strcmp(span.what, "kernel") == 0 ? span.row_count : 0;
+		merges += strcmp(span.what, "merge") == 0;
+	}
+	assert_int_equal(rows, CASE_ROWS);
+	assert_int_equal(merges, DEVICES);
+	assert_int_equal(hys_exec_span(f->exec, -1, &span, &error), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_exec_span(f->exec, 10000, &span, &error), HYS_INVALID_ARGUMENT);
+	span.struct_size = 8;
+	assert_int_equal(hys_exec_span(f->exec, 0, &span, &error), HYS_INVALID_ARGUMENT);
+}
+
 /* ---- failures ---- */
 
 static void test_one_fails(void **state)
@@ -407,11 +439,17 @@ static void test_wrong_questions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_guided),	   TEST(test_little_memory),
-		TEST(test_one_fails),	   TEST(test_two_fail),
-		TEST(test_all_fail),	   TEST(test_cannot_be_redone),
-		TEST(test_replicated),	   TEST(test_replicated_fails),
-		TEST(test_wrong_replicas), TEST(test_wrong_questions),
+		TEST(test_guided),
+		TEST(test_little_memory),
+		TEST(test_trace),
+		TEST(test_one_fails),
+		TEST(test_two_fail),
+		TEST(test_all_fail),
+		TEST(test_cannot_be_redone),
+		TEST(test_replicated),
+		TEST(test_replicated_fails),
+		TEST(test_wrong_replicas),
+		TEST(test_wrong_questions),
 	};
 
 	return cmocka_run_group_tests_name("turns", tests, NULL, NULL);

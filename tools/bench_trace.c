@@ -1,0 +1,80 @@
+#include "bench_trace.h"
+
+#include <string.h>
+
+static void add_span(struct bench_trace *trace, const struct hys_trace_span *span, const char *name)
+{
+	cJSON *event = cJSON_CreateObject(), *about;
+	char text[96];
+	if (span->op == HYS_OP_COUNT)
+		snprintf(text, sizeof text, "%s", span->what);
+	else
+		snprintf(text, sizeof text, "%s: %s", hys_op_name(span->op), span->what);
+	cJSON_AddStringToObject(event, "name", text);
+	cJSON_AddStringToObject(event, "cat", span->what);
+	cJSON_AddStringToObject(event, "ph", "X");
+	cJSON_AddNumberToObject(event, "ts", 1e6 * (span->begin_s - trace->start_s));
+	cJSON_AddNumberToObject(event, "dur", 1e6 * (span->end_s - span->begin_s));
+	cJSON_AddNumberToObject(event, "pid", span->device);
+	cJSON_AddStringToObject(event, "tid", name);
+	about = cJSON_AddObjectToObject(event, "args");
+	cJSON_AddNumberToObject(about, "row_first", (double)span->row_first);
+	cJSON_AddNumberToObject(about, "row_count", (double)span->row_count);
+	cJSON_AddItemToArray(trace->events, event);
+}
+
+bool bench_trace_add(struct bench_trace *trace, const struct hys_exec *exec, const char *name,
+		     double from_s, struct hys_error *error)
+{
+	struct hys_trace_span span = {.struct_size = sizeof span};
+	if (!trace->events)
+		trace->events = cJSON_CreateArray();
+	if (trace->start_s == 0)
+		trace->start_s = from_s;
+	for (int64_t n = 0; n < hys_exec_span_count(exec); n++) {
+		if (hys_exec_span(exec, n, &span, error) != HYS_OK)
+			return false;
+		if (span.begin_s >= from_s)
+			add_span(trace, &span, name);
+	}
+	return true;
+}
+
+int bench_trace_write(struct bench_trace *trace, const char *path)
+{
+	cJSON *whole = cJSON_CreateObject();
+	FILE *file = fopen(path, "w");
+	char *text;
+	bool fine;
+	cJSON_AddItemToObject(whole, "traceEvents", trace->events);
+	cJSON_AddStringToObject(whole, "displayTimeUnit", "ms");
+	trace->events = NULL;
+	text = cJSON_Print(whole);
+	fine = file && text && fputs(text, file) >= 0;
+	if (file && fclose(file) != 0)
+		fine = false;
+	cJSON_free(text);
+	cJSON_Delete(whole);
+	return fine ? TOOL_OK : tool_complain("%s cannot be written", path);
+}
+
+double bench_trace_overlap(const struct hys_exec *exec, const char *what,
+			   const struct hys_exec *other, const char *other_what, double from_s)
+{
+	struct hys_trace_span a = {.struct_size = sizeof a}, b = {.struct_size = sizeof b};
+	double sum = 0;
+	for (int64_t i = 0; i < hys_exec_span_count(exec); i++) {
+		if (hys_exec_span(exec, i, &a, NULL) != HYS_OK || strcmp(a.what, what) != 0 ||
+		    a.begin_s < from_s)
+			continue;
+		for (int64_t j = 0; j < hys_exec_span_count(other); j++) {
+			if (hys_exec_span(other, j, &b, NULL) != HYS_OK ||
+			    strcmp(b.what, other_what) != 0)
+				continue;
+			const double begin = a.begin_s > b.begin_s ? a.begin_s : b.begin_s;
+			const double end = a.end_s < b.end_s ? a.end_s : b.end_s;
+			sum += end > begin ? end - begin : 0;
+		}
+	}
+	return sum;
+}
