@@ -185,7 +185,8 @@ struct hys_cp_sum {
 	struct hys_cp_block *total;	 /* own rows */
 	struct hys_cp_block *received[2];
 	struct hys_cp_messages in, out;
-	MPI_Request *requests; /* of out, then one for each of `received` */
+	struct hys_event **fetched; /* [slices] that are on the host */
+	MPI_Request *requests;	    /* of out, then one for each of `received` */
 	int64_t row_elements;
 };
 

@@ -109,18 +109,26 @@ cleanup:
 
 /* ---- on their way ---- */
 
-static void place_own(const struct hys_cp_keys *keys)
+/* The rank's own keys among all, slice by slice: copying them must not keep the
+ * first rows waiting. */
+static void place_own(const struct hys_cp_keys *keys, int32_t slice)
 {
+	const struct hys_cut *cut = keys->batch->cut;
+	const int64_t size = hys_cut_size(cut, keys->part), slices = hys_cut_slices(cut);
+	const int64_t begin = size * slice / slices, end = size * (slice + 1) / slices;
 	const struct hys_span *runs;
-	const int32_t count =
-		hys_cut_owned(keys->batch->cut, keys->part, keys->batch->cp->rank, &runs);
+	const int32_t count = hys_cut_owned(cut, keys->part, keys->batch->cp->rank, &runs);
 	const char *from = keys->source;
 
 	for (int32_t i = 0; i < count; i++) {
-		const size_t bytes = (size_t)(runs[i].count * keys->row_bytes);
+		const int64_t first = hys_max64(begin, runs[i].first);
+		const int64_t last = hys_min64(end, runs[i].first + runs[i].count);
 
-		memcpy(keys->host->host + runs[i].first * keys->row_bytes, from, bytes);
-		from += bytes;
+		if (first < last)
+			memcpy(keys->host->host + first * keys->row_bytes,
+			       from + (first - runs[i].first) * keys->row_bytes,
+			       (size_t)((last - first) * keys->row_bytes));
+		from += runs[i].count * keys->row_bytes;
 	}
 }
 
@@ -141,7 +149,6 @@ hys_status hys_cp_keys_post(struct hys_cp_keys *keys, struct hys_error *error)
 				    &keys->requests[keys->in.count + keys->posted_out], error));
 		keys->posted_out++;
 	}
-	place_own(keys);
 cleanup:
 	return status;
 }
@@ -184,6 +191,7 @@ static hys_status take_slice(struct hys_cp_keys *keys, struct hys_error *error)
 	for (end = first; end < keys->in.count && keys->in.list[end].slice == slice;)
 		end++;
 	HYS_TRY(hys_cp_wait_receives(keys->batch->cp, end - first, keys->requests + first, error));
+	place_own(keys, slice);
 	keys->arrived++;
 	hys_cp_trace(keys->batch->cp, start, "wait for %s, slice %d of %d", parts[keys->part],
 		     slice + 1, hys_cut_slices(keys->batch->cut));

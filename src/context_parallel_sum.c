@@ -32,6 +32,7 @@ hys_status hys_cp_sum_prepare(struct hys_cp_batch *batch, struct hys_exec *exec,
 			      struct hys_cp_sum *sum, struct hys_error *error)
 {
 	const int64_t rows = hys_cut_size(batch->cut, part);
+	const int32_t slices = hys_cut_slices(batch->cut);
 	struct hys_tensor whole;
 	int64_t own;
 	hys_status status;
@@ -46,12 +47,14 @@ hys_status hys_cp_sum_prepare(struct hys_cp_batch *batch, struct hys_exec *exec,
 	HYS_TRY(take(sum, &sum->total, false, own, error));
 	HYS_TRY(take(sum, &sum->received[0], false, own, error));
 	HYS_TRY(take(sum, &sum->received[1], false, own, error));
-	HYS_TRY(hys_cp_messages_make(batch, part, sum->row_elements * 4, 1, false, &sum->out,
+	HYS_TRY(hys_cp_messages_make(batch, part, sum->row_elements * 4, slices, false, &sum->out,
 				     error));
-	HYS_TRY(hys_cp_messages_make(batch, part, sum->row_elements * 4, 1, true, &sum->in, error));
+	HYS_TRY(hys_cp_messages_make(batch, part, sum->row_elements * 4, slices, true, &sum->in,
+				     error));
 	sum->requests = hys_alloc_array(&hys_allocator_default, (int64_t)sum->out.count + 2,
 					sizeof(*sum->requests));
-	if (!sum->requests)
+	sum->fetched = hys_alloc_array(&hys_allocator_default, slices, sizeof(*sum->fetched));
+	if (!sum->requests || !sum->fetched)
 		HYS_TRY(hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for requests"));
 	whole = hys_cp_tensor(sum->partial, target, HYS_F32, rows);
 	if (accumulate)
@@ -60,36 +63,64 @@ cleanup:
 	return status;
 }
 
-/* The partial sums as host memory. */
-static hys_status bring_to_host(struct hys_cp_sum *sum, struct hys_exec *exec,
-				const float **partial, struct hys_error *error)
-{
-	const struct hys_tensor whole = hys_cp_tensor(sum->partial, sum->target, HYS_F32,
-						      hys_cut_size(sum->batch->cut, sum->part));
+/* ---- slices ---- */
 
-	*partial = (const float *)(const void *)sum->partial->host;
-	if (!sum->host)
-		return HYS_OK;
-	*partial = (const float *)(const void *)sum->host->host;
-	return hys_cp_fetch(exec, &whole, sum->host->host, error);
+static int64_t slice_first(const struct hys_cp_sum *sum, int32_t slice)
+{
+	return hys_cut_size(sum->batch->cut, sum->part) * slice / hys_cut_slices(sum->batch->cut);
 }
 
-/* Adds what `rank` found of this rank's rows: packed one after the other, or
- * where they are among all rows. */
-static void add(const struct hys_cp_sum *sum, int32_t rank, const float *from, bool packed)
+/* Starts bringing a slice of the partial sums to the host. */
+static hys_status start_fetch(struct hys_cp_sum *sum, struct hys_exec *exec, int32_t slice,
+			      struct hys_event **event, struct hys_error *error)
+{
+	const int64_t row_bytes = sum->row_elements * 4;
+	const int64_t first = slice_first(sum, slice) * row_bytes;
+	const int64_t bytes = slice_first(sum, slice + 1) * row_bytes - first;
+	hys_status status = HYS_OK;
+
+	if (bytes > 0)
+		HYS_TRY(hys_buffer_read(exec, sum->partial->buffer, first, sum->host->host + first,
+					bytes, error));
+	HYS_TRY(hys_exec_record(exec, event, error));
+cleanup:
+	return status;
+}
+
+/* All slices come one after the other; the first failure ends that. */
+static hys_status start_fetches(struct hys_cp_sum *sum, struct hys_exec *exec,
+				struct hys_error *error)
+{
+	const int32_t slices = hys_cut_slices(sum->batch->cut);
+	hys_status status = HYS_OK;
+
+	for (int32_t slice = 0; sum->host && slice < slices; slice++)
+		HYS_TRY(start_fetch(sum, exec, slice, &sum->fetched[slice], error));
+cleanup:
+	return status;
+}
+
+/* Adds what `rank` found of this rank's rows in a slice: packed one after the
+ * other, or where they are among all rows. */
+static void add(const struct hys_cp_sum *sum, int32_t slice, int32_t rank, const float *from,
+		bool packed)
 {
 	const int64_t row = sum->row_elements;
 	float *total = (float *)(void *)sum->total->host;
 	struct hys_cp_pieces pieces =
 		hys_cp_pieces_of(sum->batch->cut, sum->part, sum->batch->cp->rank, rank, true);
 
+	pieces.begin = slice_first(sum, slice);
+	pieces.end = slice_first(sum, slice + 1);
 	while (hys_cp_piece_next(&pieces)) {
+		const int64_t count = pieces.count * row;
 		const float *part = packed ? from : from + pieces.first * row;
 		float *to = total + pieces.place * row;
 
-		for (int64_t i = 0; i < pieces.count * row; i++)
+#pragma omp parallel for schedule(static) if (count > 65536)
+		for (int64_t i = 0; i < count; i++)
 			to[i] += part[i];
-		from += packed ? pieces.count * row : 0;
+		from += packed ? count : 0;
 	}
 }
 
@@ -107,23 +138,37 @@ static hys_status expect(struct hys_cp_sum *sum, int32_t i, struct hys_error *er
 			      &sum->requests[sum->out.count + i % 2], error);
 }
 
-static hys_status add_all(struct hys_cp_sum *sum, const float *partial, struct hys_error *error)
+static hys_status send_slice(struct hys_cp_sum *sum, int32_t slice, const float *partial,
+			     int32_t *posted, struct hys_error *error)
 {
-	struct hys_cp *cp = sum->batch->cp;
-	int32_t next = 0;
 	hys_status status = HYS_OK;
 
-	memset(sum->total->host, 0, (size_t)(sum->target->shape[0] * sum->row_elements * 4));
+	for (; *posted < sum->out.count && sum->out.list[*posted].slice == slice; ++*posted)
+		HYS_TRY(hys_cp_send(sum->batch->cp, &sum->out.list[*posted], sum->row_elements * 4,
+				    (const char *)partial, &sum->requests[*posted], error));
+cleanup:
+	return status;
+}
+
+/* In the order of ranks, so that the sum is the same every time. */
+static hys_status add_slice(struct hys_cp_sum *sum, int32_t slice, const float *partial,
+			    int32_t *next, struct hys_error *error)
+{
+	struct hys_cp *cp = sum->batch->cp;
+	hys_status status = HYS_OK;
+
 	for (int32_t rank = 0; rank < cp->ranks; rank++) {
 		if (rank == cp->rank)
-			add(sum, rank, partial, false);
-		if (next >= sum->in.count || sum->in.list[next].peer != rank)
+			add(sum, slice, rank, partial, false);
+		if (*next >= sum->in.count || sum->in.list[*next].peer != rank ||
+		    sum->in.list[*next].slice != slice)
 			continue;
-		HYS_TRY(hys_cp_wait_receives(cp, 1, &sum->requests[sum->out.count + next % 2],
+		HYS_TRY(hys_cp_wait_receives(cp, 1, &sum->requests[sum->out.count + *next % 2],
 					     error));
-		add(sum, rank, (const float *)(const void *)sum->received[next % 2]->host, true);
-		HYS_TRY(expect(sum, next + 2, error));
-		next++;
+		add(sum, slice, rank, (const float *)(const void *)sum->received[*next % 2]->host,
+		    true);
+		HYS_TRY(expect(sum, *next + 2, error));
+		++*next;
 	}
 cleanup:
 	return status;
@@ -162,30 +207,33 @@ hys_status hys_cp_sum_run(struct hys_cp_sum *sum, struct hys_exec *exec, bool ac
 			  struct hys_error *error)
 {
 	struct hys_cp *cp = sum->batch->cp;
-	const float *partial = NULL;
+	const struct hys_cp_block *host = sum->host ? sum->host : sum->partial;
+	const float *partial = (const float *)(const void *)host->host;
+	const double start = MPI_Wtime();
 	struct hys_error own = {0};
 	hys_status status, fetched;
-	int32_t posted = 0;
-	double start = MPI_Wtime();
+	int32_t posted = 0, next = 0;
 
 	sum->requests[sum->out.count] = sum->requests[sum->out.count + 1] = MPI_REQUEST_NULL;
+	memset(sum->total->host, 0, (size_t)(sum->target->shape[0] * sum->row_elements * 4));
 	/* What could not be read is sent all the same: others count on it. */
-	fetched = bring_to_host(sum, exec, &partial, &own);
-	hys_cp_trace(cp, start, "gradients of keys to the host");
-	start = MPI_Wtime();
+	fetched = start_fetches(sum, exec, &own);
 	HYS_TRY(expect(sum, 0, error));
 	HYS_TRY(expect(sum, 1, error));
-	for (; posted < sum->out.count; posted++)
-		HYS_TRY(hys_cp_send(cp, &sum->out.list[posted], sum->row_elements * 4,
-				    (const char *)partial, &sum->requests[posted], error));
-	HYS_TRY(add_all(sum, partial, error));
+	for (int32_t slice = 0; slice < hys_cut_slices(sum->batch->cut); slice++) {
+		if (fetched == HYS_OK && sum->host)
+			fetched = hys_event_wait(sum->fetched[slice], &own);
+		HYS_TRY(send_slice(sum, slice, partial, &posted, error));
+		HYS_TRY(add_slice(sum, slice, partial, &next, error));
+	}
 	HYS_TRY(hys_cp_wait_sends(cp, posted, sum->requests, error));
 	hys_cp_trace(cp, start, "gradients of keys to their owners");
-	if (fetched != HYS_OK && error)
+	if (fetched != HYS_OK)
 		*error = own;
 	HYS_TRY(fetched);
 	HYS_TRY(hys_cp_finish_sum(cp, sum->batch->plan, exec, sum->target, sum->total->host,
 				  accumulate, error));
+	hys_cp_trace(cp, start, "and to the owner's tensor");
 cleanup:
 	return status;
 }
@@ -199,5 +247,8 @@ void hys_cp_sum_clear(struct hys_cp_sum *sum)
 	hys_cp_give(sum->received[1]);
 	hys_cp_messages_clear(&sum->in);
 	hys_cp_messages_clear(&sum->out);
+	for (int32_t slice = 0; sum->fetched && slice < hys_cut_slices(sum->batch->cut); slice++)
+		hys_event_destroy(sum->fetched[slice]);
+	hys_free(&hys_allocator_default, sum->fetched);
 	hys_free(&hys_allocator_default, sum->requests);
 }

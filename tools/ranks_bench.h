@@ -43,14 +43,15 @@ struct ranks_data {
 	struct hys_buffer *buffers[RANKS_BUFFERS_MAX];
 	void *hosts[RANKS_BUFFERS_MAX];
 	int32_t count;
+	void *chunks[HYS_DTYPE_COUNT]; /* random values that fill tensors, again and again */
 	uint64_t seed;
 	bool failed;
 	struct hys_error error;
 };
 
-/* `spread` 0: undefined content. */
+/* Random values, else undefined content. */
 struct hys_tensor ranks_tensor(struct ranks_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
-			       int64_t n1, int64_t n2, double spread);
+			       int64_t n1, int64_t n2, bool random);
 void ranks_data_free(struct ranks_data *data);
 
 /* The arguments of a step of one layer for so many rows, entries and keys. */

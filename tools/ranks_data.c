@@ -143,7 +143,7 @@ void ranks_device_close(struct ranks_device *device)
 
 /* ---- operands ---- */
 
-#define CHUNK ((int64_t)1 << 25) /* elements made; the rest repeats them */
+#define CHUNK (((int64_t)1 << 23) - 77) /* elements made; the rest repeats them */
 
 static double uniform(uint64_t *seed)
 {
@@ -153,24 +153,44 @@ static double uniform(uint64_t *seed)
 	return (double)(z >> 40) * 0x1p-23 - 1;
 }
 
-static void *random_chunk(struct ranks_data *data, hys_dtype dtype, int64_t n, double spread)
+static void *take_chunk(struct ranks_data *data, size_t bytes)
 {
-	char *chunk = malloc((size_t)n * hys_dtype_size(dtype) + 1);
-	/* sqrt(3): the standard deviation of a uniform number is that of its span. */
-	for (int64_t i = 0; chunk && i < n; i++)
-		tool_put(dtype, chunk, i, spread * sqrt(3.0) * uniform(&data->seed));
-	return chunk;
+	struct hys_cp_options options = {.struct_size = sizeof options};
+	ranks_device_memory(data->device, &options);
+	return options.allocate ? options.allocate(data->device, bytes, 64) : malloc(bytes);
 }
 
-/* An odd number of rows at a time, so that none equal their neighbours. */
-static void fill(struct ranks_data *data, struct hys_buffer *buffer, char *host, hys_dtype dtype,
-		 int64_t n, double spread)
+static void give_chunk(struct ranks_data *data, void *chunk)
 {
-	const int64_t made = n < CHUNK ? n : CHUNK, size = (int64_t)hys_dtype_size(dtype);
-	char *chunk = random_chunk(data, dtype, made, spread);
+	struct hys_cp_options options = {.struct_size = sizeof options};
+	ranks_device_memory(data->device, &options);
+	if (options.release)
+		options.release(data->device, chunk);
+	else
+		free(chunk);
+}
+
+static char *random_chunk(struct ranks_data *data, hys_dtype dtype)
+{
+	char *chunk = data->chunks[dtype];
+	if (chunk)
+		return chunk;
+	chunk = take_chunk(data, (size_t)CHUNK * hys_dtype_size(dtype));
+	/* sqrt(3): the standard deviation of a uniform number is that of its span. */
+	for (int64_t i = 0; chunk && i < CHUNK; i++)
+		tool_put(dtype, chunk, i, sqrt(3.0) * uniform(&data->seed));
+	return data->chunks[dtype] = chunk;
+}
+
+/* The length is odd, so that rows do not equal their neighbours. */
+static void fill(struct ranks_data *data, struct hys_buffer *buffer, char *host, hys_dtype dtype,
+		 int64_t n)
+{
+	const int64_t size = (int64_t)hys_dtype_size(dtype);
+	const char *chunk = random_chunk(data, dtype);
 	data->failed |= !chunk;
-	for (int64_t i = 0; !data->failed && i < n; i += made) {
-		const int64_t bytes = (n - i < made ? n - i : made) * size;
+	for (int64_t i = 0; !data->failed && i < n; i += CHUNK) {
+		const int64_t bytes = (n - i < CHUNK ? n - i : CHUNK) * size;
 		if (buffer)
 			data->failed = hys_buffer_write(data->exec, buffer, i * size, chunk, bytes,
 							&data->error) != HYS_OK;
@@ -179,11 +199,10 @@ static void fill(struct ranks_data *data, struct hys_buffer *buffer, char *host,
 	}
 	if (buffer && !data->failed)
 		data->failed = hys_exec_finish(data->exec, &data->error) != HYS_OK;
-	free(chunk);
 }
 
 struct hys_tensor ranks_tensor(struct ranks_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
-			       int64_t n1, int64_t n2, double spread)
+			       int64_t n1, int64_t n2, bool random)
 {
 	const int64_t n = n0 * (rank > 1 ? n1 : 1) * (rank > 2 ? n2 : 1);
 	const int64_t bytes = n * (int64_t)hys_dtype_size(dtype) + 1;
@@ -196,8 +215,8 @@ struct hys_tensor ranks_tensor(struct ranks_data *data, hys_dtype dtype, int32_t
 	else
 		data->failed = !(data->hosts[i] = calloc((size_t)bytes, 1));
 	data->count++;
-	if (!data->failed && spread > 0)
-		fill(data, data->buffers[i], data->hosts[i], dtype, n, spread);
+	if (!data->failed && random)
+		fill(data, data->buffers[i], data->hosts[i], dtype, n);
 	return data->device->on_device ? hys_device(data->buffers[i], 0, dtype, rank, n0, n1, n2)
 				       : hys_host(data->hosts[i], dtype, rank, n0, n1, n2);
 }
@@ -209,6 +228,11 @@ void ranks_data_free(struct ranks_data *data)
 		free(data->hosts[i]);
 	}
 	data->count = 0;
+	for (int i = 0; i < HYS_DTYPE_COUNT; i++) {
+		if (data->chunks[i])
+			give_chunk(data, data->chunks[i]);
+		data->chunks[i] = NULL;
+	}
 }
 
 static struct hys_tensor scales(struct ranks_data *data, int32_t rank, int64_t n0, int64_t n1)
