@@ -230,6 +230,11 @@ struct hys_backend {
 			       struct hys_error *error);
 	hys_status (*fill)(struct hys_stream *stream, const struct hys_region *region,
 			   uint8_t value, struct hys_error *error);
+	/* Host memory that the device copies from and to at its best speed
+	 * (pinned), until host_destroy; NULL = any is as good. */
+	hys_status (*host_create)(struct hys_stream *stream, int64_t bytes, void **host,
+				  void **native, struct hys_error *error);
+	void (*host_destroy)(struct hys_stream *stream, void *host, void *native);
 	/* target += part, element by element; f32 or i32. Only on streams that
 	 * were prepared for it, once; NULL = all are. */
 	hys_status (*add_prepare)(struct hys_stream *stream, struct hys_error *error);

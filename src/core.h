@@ -381,7 +381,9 @@ int64_t hys_gather_bytes(const struct hys_plan *plan);
 /* The number of the next operation; for the exec's one thread. */
 int64_t hys_gather_ticket(struct hys_gather *gather);
 /* Host memory of a lane for its partial outputs, made by the lane's thread. */
-hys_status hys_gather_make_slot(struct hys_gather *gather, int32_t lane, struct hys_error *error);
+hys_status hys_gather_make_slot(struct hys_exec *exec, int32_t lane, struct hys_error *error);
+/* While the lane still has its stream. */
+void hys_gather_free_slot(struct hys_exec *exec, int32_t lane);
 char *hys_gather_slot(const struct hys_gather *gather, int32_t lane);
 /* Lays partial outputs out in the slots; HYS_WORKSPACE_TOO_SMALL. */
 hys_status hys_gather_layout(const struct hys_gather *gather, struct hys_task *task,

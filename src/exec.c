@@ -111,7 +111,7 @@ static hys_status furnish(struct hys_exec *exec, int32_t index, const struct hys
 	HYS_TRY(make_workspace(exec, index, given, error));
 	HYS_TRY(make_instances(exec, index, error));
 	if (exec->gather)
-		HYS_TRY(hys_gather_make_slot(exec->gather, index, error));
+		HYS_TRY(hys_gather_make_slot(exec, index, error));
 	if (exec->gather && device->backend->add_prepare)
 		HYS_TRY(device->backend->add_prepare(lane->stream, error));
 cleanup:
@@ -147,6 +147,7 @@ static void destroy_lane(struct hys_exec *exec, int32_t index)
 	hys_trace_destroy(exec, index);
 	if (lane->workspace_owned)
 		hys_buffer_destroy(lane->workspace);
+	hys_gather_free_slot(exec, index);
 	if (lane->stream)
 		backend->stream_destroy(lane->stream);
 }

@@ -13,6 +13,7 @@ struct hys_turn {
 
 struct hys_gather_lane {
 	char *slot;	/* host memory for its sums; twice as much on the host */
+	void *native;	/* of a backend's host_create; NULL = the allocator's */
 	bool delivered; /* all that it has summed lies in the slot */
 	bool working;	/* has begun something of this operation */
 	int32_t parts;	/* ranges that it has summed, or tried to */

@@ -87,8 +87,6 @@ static struct hys_gather *allocate(const struct hys_plan *plan)
 
 static void release(struct hys_gather *gather)
 {
-	for (int32_t i = 0; i < gather->plan->device_count; i++)
-		hys_free(gather->allocator, gather->lanes[i].slot);
 	hys_free(gather->allocator, gather->lanes);
 	hys_free(gather->allocator, gather->turns);
 	hys_free(gather->allocator, gather->tiles.flops_before);
@@ -114,16 +112,42 @@ hys_status hys_gather_create(const struct hys_plan *plan, struct hys_gather **ga
 	return HYS_OK;
 }
 
-hys_status hys_gather_make_slot(struct hys_gather *gather, int32_t lane, struct hys_error *error)
+/* Pinned, so that copies run at full speed, if that can be had. */
+hys_status hys_gather_make_slot(struct hys_exec *exec, int32_t lane, struct hys_error *error)
 {
+	struct hys_gather *gather = exec->gather;
+	const struct hys_backend *backend = exec->plan->devices[lane]->backend;
 	const int64_t bytes = hys_mul64(slots_of(gather->plan, lane), gather->slot_bytes);
+	struct hys_gather_lane *own = &gather->lanes[lane];
+	void *host = NULL;
 
-	gather->lanes[lane].slot = hys_alloc(gather->allocator, bytes);
-	if (gather->lanes[lane].slot)
+	if (backend->host_create && bytes > 0 &&
+	    backend->host_create(exec->lanes[lane].stream, bytes, &host, &own->native, NULL) ==
+		    HYS_OK) {
+		own->slot = memset(host, 0, (size_t)bytes);
+		return HYS_OK;
+	}
+	own->slot = hys_alloc(gather->allocator, bytes);
+	if (own->slot)
 		return HYS_OK;
 	return hys_fail(error, HYS_OUT_OF_MEMORY, 0,
 			"no memory for %lld bytes of partial sums of %s", (long long)bytes,
 			gather->plan->devices[lane]->info.name);
+}
+
+void hys_gather_free_slot(struct hys_exec *exec, int32_t lane)
+{
+	struct hys_gather_lane *own = exec->gather ? &exec->gather->lanes[lane] : NULL;
+
+	if (!own || !own->slot)
+		return;
+	if (own->native)
+		exec->plan->devices[lane]->backend->host_destroy(exec->lanes[lane].stream,
+								 own->slot, own->native);
+	else
+		hys_free(exec->gather->allocator, own->slot);
+	own->slot = NULL;
+	own->native = NULL;
 }
 
 void hys_gather_destroy(struct hys_gather *gather)

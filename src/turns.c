@@ -496,9 +496,9 @@ static void note_tallies(struct hys_exec *exec, hys_op op)
 static void reset(struct hys_gather *gather)
 {
 	for (int32_t i = 0; i < gather->plan->device_count; i++) {
-		char *slot = gather->lanes[i].slot;
+		const struct hys_gather_lane old = gather->lanes[i];
 
-		gather->lanes[i] = (struct hys_gather_lane){.slot = slot};
+		gather->lanes[i] = (struct hys_gather_lane){.slot = old.slot, .native = old.native};
 	}
 	gather->preparing = gather->prepared = gather->failed = false;
 	gather->counted = gather->arrived = gather->merged = gather->turn_count = 0;

@@ -148,6 +148,36 @@ static hys_status stream_create(struct hys_device *base, void *native_queue,
 	return status;
 }
 
+/* ---- pinned host memory ---- */
+
+static void host_destroy(struct hys_stream *stream, void *host, void *native)
+{
+	cl_mem memory = native;
+	if (host &&
+	    clEnqueueUnmapMemObject(stream->queue, memory, host, 0, NULL, NULL) == CL_SUCCESS)
+		clFinish(stream->queue);
+	clReleaseMemObject(memory);
+}
+
+static hys_status host_create(struct hys_stream *stream, int64_t bytes, void **host, void **native,
+			      struct hys_error *error)
+{
+	cl_int code = CL_SUCCESS;
+	cl_mem memory =
+		clCreateBuffer(stream->device->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
+			       (size_t)bytes, NULL, &code);
+	if (!memory)
+		return hys_ocl_check_bytes(error, code, "clCreateBuffer", bytes);
+	*host = clEnqueueMapBuffer(stream->queue, memory, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+				   (size_t)bytes, 0, NULL, NULL, &code);
+	if (*host) {
+		*native = memory;
+		return HYS_OK;
+	}
+	clReleaseMemObject(memory);
+	return hys_ocl_check_bytes(error, code, "clEnqueueMapBuffer", bytes);
+}
+
 /* ---- copies ---- */
 
 /* One call of OpenCL: count[0] x count[1] runs with pitches that it allows. */
@@ -368,6 +398,8 @@ const struct hys_backend hys_backend_opencl = {
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.fill = fill,
+	.host_create = host_create,
+	.host_destroy = host_destroy,
 	.add_prepare = hys_ocl_add_prepare,
 	.add = hys_ocl_add,
 	.record = record,

@@ -195,6 +195,24 @@ ENQUEUE(clEnqueueMarkerWithWaitList, (cl_command_queue queue, cl_uint n, const c
 ENQUEUE(clEnqueueBarrierWithWaitList, (cl_command_queue queue, cl_uint n, const cl_event *list, cl_event *event),
 	(queue, n, list, event))
 
+ENQUEUE(clEnqueueUnmapMemObject, (cl_command_queue queue, cl_mem memory, void *host, cl_uint n, const cl_event *list, cl_event *event),
+	(queue, memory, host, n, list, event))
+
+/* Answers memory, which goes with the object that is mapped. */
+#define MAP (cl_command_queue queue, cl_mem buffer, cl_bool blocking, cl_map_flags flags, size_t at, size_t size, cl_uint n, const cl_event *list, cl_event *event, cl_int *error)
+void *__real_clEnqueueMapBuffer MAP;
+void *__wrap_clEnqueueMapBuffer MAP;
+void *__wrap_clEnqueueMapBuffer MAP
+{
+	const cl_int struck = strike("clEnqueueMapBuffer");
+
+	if (struck == CL_SUCCESS)
+		return __real_clEnqueueMapBuffer(queue, buffer, blocking, flags, at, size, n, list, event, error);
+	if (error)
+		*error = struck;
+	return NULL;
+}
+
 RETAIN(clRetainContext, cl_context)
 RETAIN(clRetainCommandQueue, cl_command_queue)
 
