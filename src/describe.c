@@ -112,6 +112,70 @@ static void add_choice(struct hys_text *text, const struct hys_plan *plan, hys_o
 	add_why_not(text, choice->why_not);
 }
 
+/* ---- the timeline ---- */
+
+#define MICRO_BATCHES 4
+#define TIME_COLUMNS 64
+
+static double predicted_s(const struct hys_plan *plan, hys_op op)
+{
+	struct hys_cost cost = {0};
+
+	if (!(plan->operations & HYS_OP_BIT(op)) ||
+	    hys_plan_cost(plan, op, NULL, &cost, NULL) != HYS_OK)
+		return 0;
+	return cost.time_s;
+}
+
+/* One exec's work: micro-batch i from begin[i] on, for `each` seconds. */
+static void add_bar(struct hys_text *text, const char *name, const double *begin, double each,
+		    double column_s)
+{
+	const size_t start = text->length;
+	int32_t at = 0;
+
+	hys_text_add(text, "  %s", name);
+	hys_text_pad(text, start, 13);
+	for (int32_t i = 0; i < MICRO_BATCHES; i++) {
+		const int32_t first = (int32_t)(begin[i] / column_s + 0.5);
+		const int32_t end = (int32_t)((begin[i] + each) / column_s + 0.5);
+
+		for (; at < first; at++)
+			hys_text_add(text, ".");
+		for (; at < end || at == first; at++)
+			hys_text_add(text, "%d", i + 1);
+	}
+	hys_text_add(text, "\n");
+}
+
+/* Selection of the next micro-batch, or group of layers, while attention of
+ * this one runs: two execs, the second waits for events of the first. */
+static void add_timeline(struct hys_text *text, const struct hys_plan *plan)
+{
+	const double coarse_s = predicted_s(plan, HYS_OP_SELECT_COARSE_TO_FINE);
+	const double exact_s = predicted_s(plan, HYS_OP_SELECT);
+	const double select_s = exact_s > 0 ? exact_s : coarse_s;
+	const double attend_s = predicted_s(plan, HYS_OP_ATTENTION_FORWARD) +
+				predicted_s(plan, HYS_OP_ATTENTION_BACKWARD);
+	double selects[MICRO_BATCHES], attends[MICRO_BATCHES], free_s = 0, all_s;
+
+	if (!(select_s > 0) || !(attend_s > 0))
+		return;
+	for (int32_t i = 0; i < MICRO_BATCHES; i++) {
+		selects[i] = i * select_s;
+		attends[i] = selects[i] + select_s > free_s ? selects[i] + select_s : free_s;
+		free_s = attends[i] + attend_s;
+	}
+	all_s = MICRO_BATCHES * (select_s + attend_s);
+	hys_text_add(
+		text,
+		"timeline of %d micro-batches on two execs, predicted: %lld us, on one %lld us, if "
+		"the devices have room for both\n",
+		MICRO_BATCHES, (long long)(free_s * 1e6 + 0.5), (long long)(all_s * 1e6 + 0.5));
+	add_bar(text, "select", selects, select_s, free_s / TIME_COLUMNS);
+	add_bar(text, "attention", attends, attend_s, free_s / TIME_COLUMNS);
+}
+
 size_t hys_plan_describe(const struct hys_plan *plan, char *text, size_t size)
 {
 	struct hys_text out = {text, text ? size : 0, 0};
@@ -145,5 +209,6 @@ size_t hys_plan_describe(const struct hys_plan *plan, char *text, size_t size)
 		for (int32_t i = 0; i < plan->device_count; i++)
 			if (plan->operations & HYS_OP_BIT(op))
 				add_choice(&out, plan, (hys_op)op, i);
+	add_timeline(&out, plan);
 	return out.length;
 }

@@ -350,6 +350,7 @@ static bool run_shape(struct balance *b, const struct shape *shape)
 	     run_splits(b, shape, &operands, outcomes);
 	for (int split = 0; ok && split < SPLITS; split++)
 		(b->json ? print_json : print_outcome)(b, shape, alone, split, &outcomes[split]);
+	fflush(stdout);
 	free_operands(&operands);
 	return ok;
 }

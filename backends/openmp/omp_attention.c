@@ -350,14 +350,15 @@ static void attend_all(struct omp_forward *f, int32_t threads)
 	if (omp_is_shared(&f->rows)) {
 		f->item_rows = rows_per_item(problem, rows, threads);
 		f->pitch = omp_pitch(f->item_rows * omp_heads_most(problem));
-		omp_for(threads, omp_ceil_div(rows, f->item_rows) * problem->attending.kv_heads,
-			rows_item, f);
+		omp_for_rows(threads,
+			     omp_ceil_div(rows, f->item_rows) * problem->attending.kv_heads,
+			     rows_item, f);
 		return;
 	}
 	f->item_rows = 1;
 	f->pitch = omp_pitch(omp_heads_most(problem));
-	omp_for(threads, rows * problem->scoring.groups,
-		omp_is_narrow(problem) ? omp_narrow_item : set_item, f);
+	omp_for_rows(threads, rows * problem->scoring.groups,
+		     omp_is_narrow(problem) ? omp_narrow_item : set_item, f);
 }
 
 hys_status omp_attention_forward_run(const struct hys_kernel *kernel, struct hys_stream *stream,

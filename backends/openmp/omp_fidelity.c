@@ -215,6 +215,6 @@ hys_status omp_fidelity_run(const struct hys_kernel *kernel, struct hys_stream *
 	(void)instance, (void)error;
 	fidelity.reference = fidelity.chosen;
 	fidelity.reference.indices = &call->args.fidelity.reference;
-	omp_for(threads, call->size.rows, row_item, &fidelity);
+	omp_for_rows(threads, call->size.rows, row_item, &fidelity);
 	return HYS_OK;
 }

@@ -64,6 +64,9 @@ typedef void omp_body(void *context, int64_t item, int32_t thread);
  * Serial where there is no OpenMP. What an item writes must not depend on its
  * thread. */
 void omp_for(int32_t threads, int64_t count, omp_body *body, void *context);
+/* The same for rows in their order: the last ones, which see most in a causal
+ * document, come first, so that nobody has a long one left at the end. */
+void omp_for_rows(int32_t threads, int64_t count, omp_body *body, void *context);
 
 /* ---- memory ---- */
 

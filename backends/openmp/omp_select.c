@@ -517,7 +517,8 @@ hys_status omp_select_run(const struct hys_kernel *kernel, struct hys_stream *st
 	if (call->op != HYS_OP_SELECT)
 		omp_select_means(&select);
 	select.skip = select.entries.norms && omp_bound_pays(&select);
-	omp_for(select.threads, omp_ceil_div(call->size.rows, select.tile), tile_item, &select);
+	omp_for_rows(select.threads, omp_ceil_div(call->size.rows, select.tile), tile_item,
+		     &select);
 	for (int32_t i = 0; i < select.threads; i++)
 		nan_rows += select.scratch[i].nan_rows;
 	if (hys_present(&call->args.select.nan_rows))
