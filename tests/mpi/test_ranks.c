@@ -184,6 +184,27 @@ static void check_bytes(const struct job *job, const char *what,
 		check_bytes(job, #op, &before, &planned, given);                                   \
 	} while (0)
 
+/* What `hyscale plan --ranks` says of a step's bytes against what was counted. */
+static void check_price(const struct job *job, const struct hys_cp_traffic *before)
+{
+	const struct hys_network network = {.struct_size = sizeof network, .bytes_per_s = 1e9};
+	const struct hys_cp_traffic now = hys_cp_counted(job->cp);
+	const double sent = (double)(now.sent_bytes - before->sent_bytes);
+	const double received = (double)(now.received_bytes - before->received_bytes);
+	struct hys_rank_cost *costs = calloc((size_t)ranks, sizeof *costs);
+	struct hys_error error;
+
+	if (hys_cut_price(hys_cp_batch_cut(job->batch), job->plan, &network, costs, &error) !=
+	    HYS_OK)
+		wrong("%s: %s", job->own.about->name, error.message);
+	else if (fabs((double)costs[this_rank].sent_bytes - sent) > 0.05 * sent ||
+		 fabs((double)costs[this_rank].received_bytes - received) > 0.05 * received)
+		wrong("%s: a step sent %.0f and received %.0f bytes, priced were %lld and %lld",
+		      job->own.about->name, sent, received, (long long)costs[this_rank].sent_bytes,
+		      (long long)costs[this_rank].received_bytes);
+	free(costs);
+}
+
 /* `once`: keys are gathered before, and serve all. */
 static void run_shared(struct job *job, bool once)
 {
@@ -193,9 +214,17 @@ static void run_shared(struct job *job, bool once)
 	struct hys_attention_grad_args backward = step_backward(own);
 	struct hys_loss_args loss = step_loss(own);
 	struct hys_fidelity_args fidelity = step_fidelity(own);
-	struct hys_cp_keys *index_keys = NULL, *keys = NULL;
+	struct hys_cp_keys *index_keys = NULL, *keys = NULL, *values = NULL;
+	const struct hys_cp_traffic start = hys_cp_counted(job->cp);
 	struct hys_error error;
 
+	if (once && !own->about->shared) {
+		check(own, "gather",
+		      hys_cp_gather(job->batch, job->exec, HYS_CUT_KEYS, &forward.v, &values,
+				    &error),
+		      &error);
+		forward.v = backward.v = hys_cp_keys_tensor(values);
+	}
 	if (once) {
 		check(own, "gather",
 		      hys_cp_gather(job->batch, job->exec, HYS_CUT_ENTRIES, &select.index_k,
@@ -215,6 +244,9 @@ static void run_shared(struct job *job, bool once)
 	if (has_loss(own))
 		RUN(hys_cp_indexer_loss, HYS_OP_INDEXER_LOSS, loss);
 	RUN(hys_cp_fidelity, HYS_OP_FIDELITY, fidelity);
+	if (once && has_loss(own) && own->about->window_keys == 0)
+		check_price(job, &start);
+	hys_cp_keys_destroy(values);
 	hys_cp_keys_destroy(index_keys);
 	hys_cp_keys_destroy(keys);
 }
