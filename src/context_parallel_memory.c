@@ -135,7 +135,7 @@ static void find_strides(const struct hys_tensor *tensor, int64_t stride[4])
 
 static bool is_contiguous(const struct hys_tensor *tensor)
 {
-	int64_t stride[4], next = 1;
+	int64_t stride[4] = {0}, next = 1;
 
 	find_strides(tensor, stride);
 	for (int32_t d = tensor->rank - 1; d >= 0; d--) {
@@ -187,7 +187,7 @@ static hys_status copy_all(struct hys_exec *exec, const struct hys_tensor *tenso
 {
 	const int32_t last = tensor->rank - 1;
 	const int64_t size = (int64_t)hys_dtype_size(tensor->dtype);
-	int64_t stride[4], bytes = tensor->shape[last] * size, rows = 1;
+	int64_t stride[4] = {0}, bytes = tensor->shape[last] * size, rows = 1;
 	hys_status status = HYS_OK;
 
 	find_strides(tensor, stride);
@@ -230,7 +230,7 @@ hys_status hys_cp_zero(struct hys_exec *exec, const struct hys_tensor *tensor,
 {
 	const int64_t size = (int64_t)hys_dtype_size(tensor->dtype);
 	const int32_t last = tensor->rank - 1;
-	int64_t stride[4], rows = 1;
+	int64_t stride[4] = {0}, rows = 1;
 
 	find_strides(tensor, stride);
 	for (int32_t d = 0; d < last; d++)

@@ -298,17 +298,19 @@ int64_t hys_cut_size(const struct hys_cut *cut, hys_cut_part part)
 	return known(cut, part, 0) ? cut->size[part] : 0;
 }
 
+static const struct hys_span no_runs; /* what lists of none point to */
+
 static int32_t runs_of(const struct hys_run_table *table, int32_t rank,
 		       const struct hys_span **runs)
 {
-	*runs = table->list.runs ? table->list.runs + table->first[rank] : NULL;
+	*runs = table->list.runs ? table->list.runs + table->first[rank] : &no_runs;
 	return (int32_t)(table->first[rank + 1] - table->first[rank]);
 }
 
 int32_t hys_cut_owned(const struct hys_cut *cut, hys_cut_part part, int32_t rank,
 		      const struct hys_span **runs)
 {
-	*runs = NULL;
+	*runs = &no_runs;
 	return known(cut, part, rank) ? runs_of(&cut->owned[part], rank, runs) : 0;
 }
 
@@ -320,7 +322,7 @@ int64_t hys_cut_count(const struct hys_cut *cut, hys_cut_part part, int32_t rank
 int32_t hys_cut_needed(const struct hys_cut *cut, hys_cut_part part, int32_t rank,
 		       const struct hys_span **runs)
 {
-	*runs = NULL;
+	*runs = &no_runs;
 	return known(cut, part, rank) ? runs_of(&cut->needed[part], rank, runs) : 0;
 }
 

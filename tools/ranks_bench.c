@@ -509,8 +509,8 @@ static int bench(const struct ranks_options *o, int rank, int ranks)
 					    .flags = HYS_BATCH_CAUSAL,
 					    .documents = cu ? (int32_t)o->documents : 0,
 					    .cu_seqlens_q = cu};
-	struct ranks_device device;
-	struct hys_error error;
+	struct ranks_device device = {0};
+	struct hys_error error = {.status = HYS_OUT_OF_MEMORY, .message = "no memory"};
 	MPI_Comm host;
 	int local, fine = 1, all = 0;
 	MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
@@ -519,8 +519,11 @@ static int bench(const struct ranks_options *o, int rank, int ranks)
 	if (!runs || !ranks_device_open(&device, o->device, local, &error))
 		fine = 0;
 	MPI_Allreduce(&fine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-	if (!all)
+	if (!all) {
+		free(cu);
+		free(runs);
 		return fine ? TOOL_USAGE : tool_failed("device", &error);
+	}
 	alone->options = together->options = probe->options = o;
 	alone->device = together->device = probe->device = &device;
 	/* Where one device has no room for all of it, the ranks are still timed. */

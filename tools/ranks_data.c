@@ -189,7 +189,7 @@ static void fill(struct ranks_data *data, struct hys_buffer *buffer, char *host,
 	const int64_t size = (int64_t)hys_dtype_size(dtype);
 	const char *chunk = random_chunk(data, dtype);
 	data->failed |= !chunk;
-	for (int64_t i = 0; !data->failed && i < n; i += CHUNK) {
+	for (int64_t i = 0; chunk && !data->failed && i < n; i += CHUNK) {
 		const int64_t bytes = (n - i < CHUNK ? n - i : CHUNK) * size;
 		if (buffer)
 			data->failed = hys_buffer_write(data->exec, buffer, i * size, chunk, bytes,
