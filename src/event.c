@@ -67,7 +67,11 @@ static hys_status run_record(struct hys_exec *exec, int32_t index, const struct 
 	struct hys_event_lane *lane = &task->event->lanes[index];
 	const struct hys_backend *backend = lane->device->backend;
 	struct hys_stream *stream = exec->lanes[index].stream;
-	hys_status status = backend->record(stream, &lane->native, error);
+	hys_status status = HYS_OK;
+
+	/* What a dropped device had to do was done by others. */
+	if (!atomic_load(&exec->lanes[index].dropped))
+		status = backend->record(stream, &lane->native, error);
 
 	sem_post(&lane->recorded);
 	release_event(task->event);

@@ -52,7 +52,9 @@ static void run_task(struct hys_exec *exec, int32_t index, const struct hys_task
 	if (!task->always && hys_exec_failure(exec, NULL) != HYS_OK)
 		return;
 	status = task->run(exec, index, task, &error);
-	if (status == HYS_OK && !exec->native && backend->flush)
+	/* Nothing is to be had from a device that was dropped. */
+	if (status == HYS_OK && !exec->native && backend->flush &&
+	    !atomic_load(&exec->lanes[index].dropped))
 		status = backend->flush(exec->lanes[index].stream, &error);
 	if (status != HYS_OK)
 		note_failure(exec, index, status, &error);

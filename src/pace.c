@@ -15,7 +15,7 @@
 #define ROWS_MOST 2048
 #define KEYS_MOST 8192
 #define TIME_MOST_S 0.15
-#define REPEATS 3
+#define REPEATS 8 /* fewer when they take long: others may disturb */
 #define COPY_BYTES ((int64_t)32 << 20)
 /* Memory of a device that an exec's workspace may take. */
 #define MEMORY_PART 0.8

@@ -7,14 +7,10 @@
 
 /* An operation does without a device that shortens it by less than this. */
 #define LEAST_GAIN 0.02
-/* Rows of replicated buffers are cut into at most this many ranges a device,
- * each of at least so many rows. */
-#define RANGES_PER_DEVICE 8
-#define RANGE_ROWS 2048
 
 /* ---- weighing ---- */
 
-static bool is_pooling(hys_op op)
+bool hys_is_pooling(hys_op op)
 {
 	return op == HYS_OP_POOL || op == HYS_OP_POOL_BACKWARD;
 }
@@ -91,7 +87,7 @@ static void weigh(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op
 		     row++) {
 			struct hys_limits limits = all;
 
-			if (is_pooling(op))
+			if (hys_is_pooling(op))
 				break;
 			if (indices->host)
 				hys_limits_of_slots(&limits, problem, slots_used(indices, row));
@@ -238,183 +234,6 @@ void hys_partition_costs(const struct hys_plan *plan, const struct hys_task *tas
 	}
 }
 
-/* ---- a batch's ranges, for replicated buffers ---- */
-
-/* Ranges are whole for all operations at once, since rows stay where they were
- * computed. So each device gets several, from all over the batch. */
-struct spread {
-	struct hys_batch *batch;
-	struct hys_tiles tiles; /* of the operation at hand */
-	double *weight;		/* [tiles + 1] sum of all operations' shares, before each tile */
-	int32_t ops[HYS_OP_COUNT];
-	int32_t op_count;
-	/* [op][range]: seconds on a device, as a share of all ranges' */
-	double load[HYS_OP_COUNT][HYS_BATCH_RANGES];
-};
-
-static void sum_weights(struct spread *spread)
-{
-	const struct hys_plan *plan = spread->batch->plan;
-
-	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
-		double total;
-
-		if (!(plan->operations & HYS_OP_BIT(op)) || is_pooling((hys_op)op))
-			continue;
-		spread->ops[spread->op_count++] = op;
-		hys_tiles_weigh_batch(&spread->tiles, spread->batch, (hys_op)op, 0);
-		total = spread->tiles.flops_before[spread->tiles.count];
-		for (int64_t i = 1; i <= spread->tiles.count && total > 0; i++)
-			spread->weight[i] += spread->tiles.flops_before[i] / total;
-	}
-	/* Of operations without work, or none at all: the number of rows. */
-	for (int64_t i = 1; i <= spread->tiles.count; i++)
-		spread->weight[i] += 1e-3 * (double)i;
-}
-
-static void cut_ranges(struct spread *spread)
-{
-	struct hys_batch *batch = spread->batch;
-	const int64_t tiles = spread->tiles.count;
-	const double all = spread->weight[tiles];
-	int64_t at = 0;
-	int32_t cut = 0;
-
-	for (int32_t i = 0; i < batch->range_count; i++) {
-		const double goal = all * (i + 1) / batch->range_count;
-		const int64_t first = at;
-
-		while (at < tiles && (spread->weight[at + 1] <= goal ||
-				      goal - spread->weight[at] > spread->weight[at + 1] - goal))
-			at++;
-		at = i + 1 == batch->range_count ? tiles : at;
-		if (at > first)
-			batch->ranges[cut++] = (struct hys_range){
-				.first = hys_tile_row(&spread->tiles, first),
-				.count = hys_tile_row(&spread->tiles, at) -
-					 hys_tile_row(&spread->tiles, first),
-				.lane = -1,
-			};
-	}
-	batch->range_count = cut;
-}
-
-static void load_ranges(struct spread *spread)
-{
-	const struct hys_batch *batch = spread->batch;
-
-	for (int32_t n = 0; n < spread->op_count; n++) {
-		double total;
-
-		hys_tiles_weigh_batch(&spread->tiles, batch, (hys_op)spread->ops[n], 0);
-		total = spread->tiles.flops_before[spread->tiles.count];
-		for (int32_t r = 0; r < batch->range_count; r++) {
-			const struct hys_range *range = &batch->ranges[r];
-			const double *before = spread->tiles.flops_before;
-			const int64_t begin = range->first / HYS_ROW_TILE;
-			const int64_t end = hys_tiles_of(range->first + range->count);
-
-			spread->load[n][r] = total > 0 ? (before[end] - before[begin]) / total
-						       : (double)range->count / (double)batch->rows;
-		}
-	}
-}
-
-/* How long the longest of the operations would take on the fullest device,
- * compared with an even share: 1 is perfect. */
-static double worst(const struct spread *spread, const struct hys_range *ranges)
-{
-	const struct hys_batch *batch = spread->batch;
-	const struct hys_plan *plan = batch->plan;
-	double most = 0;
-
-	for (int32_t n = 0; n < spread->op_count; n++)
-		for (int32_t d = 0; d < plan->device_count; d++) {
-			const double share = hys_plan_share(plan, (hys_op)spread->ops[n], d);
-			double load = 0;
-
-			for (int32_t r = 0; r < batch->range_count; r++)
-				load += ranges[r].lane == d ? spread->load[n][r] : 0;
-			most = fmax(most, load / fmax(share, 1e-3));
-		}
-	return most;
-}
-
-/* Back and forth over the devices, then exchanges as long as they help. */
-static void deal(struct spread *spread)
-{
-	struct hys_batch *batch = spread->batch;
-	const int32_t devices = batch->plan->device_count, count = batch->range_count;
-	double best;
-
-	for (int32_t r = 0; r < count; r++)
-		batch->ranges[r].lane = r / devices % 2 ? devices - 1 - r % devices : r % devices;
-	best = worst(spread, batch->ranges);
-	for (bool better = true; better;) {
-		better = false;
-		for (int32_t a = 0; a < count; a++)
-			for (int32_t b = 0; b < count + devices; b++) {
-				const int32_t was = batch->ranges[a].lane;
-				const int32_t other = b < count ? batch->ranges[b].lane : b - count;
-				double now;
-
-				batch->ranges[a].lane = other;
-				if (b < count)
-					batch->ranges[b].lane = was;
-				now = worst(spread, batch->ranges);
-				if (now < best * (1 - 1e-6)) {
-					best = now;
-					better = true;
-					continue;
-				}
-				batch->ranges[a].lane = was;
-				if (b < count)
-					batch->ranges[b].lane = other;
-			}
-	}
-}
-
-static int32_t count_ranges(const struct hys_batch *batch)
-{
-	const int64_t devices = batch->plan->device_count;
-	const int64_t most = hys_min64(RANGES_PER_DEVICE, HYS_BATCH_RANGES / devices);
-	const int64_t each = hys_min64(batch->rows / (devices * RANGE_ROWS), most);
-
-	return (int32_t)(devices * hys_max64(each, hys_min64(2, most)));
-}
-
-bool hys_partition_batch(struct hys_batch *batch)
-{
-	const struct hys_allocator *allocator = &batch->plan->context->host.allocator;
-	const int64_t tiles = hys_tiles_of(batch->rows);
-	struct spread *spread;
-
-	if (batch->plan->device_count < 2)
-		return true;
-	batch->range_count = count_ranges(batch);
-	batch->ranges = hys_alloc_array(allocator, batch->range_count, sizeof(*batch->ranges));
-	spread = hys_alloc(allocator, sizeof(*spread));
-	if (spread) {
-		spread->batch = batch;
-		spread->tiles = (struct hys_tiles){.rows = batch->rows, .count = tiles};
-		spread->tiles.flops_before = hys_alloc_array(allocator, tiles + 1, sizeof(double));
-		spread->weight = hys_alloc_array(allocator, tiles + 1, sizeof(double));
-	}
-	const bool made = batch->ranges && spread && spread->tiles.flops_before && spread->weight;
-	if (made) {
-		sum_weights(spread);
-		cut_ranges(spread);
-		load_ranges(spread);
-		deal(spread);
-	}
-	if (spread) {
-		hys_free(allocator, spread->weight);
-		hys_free(allocator, spread->tiles.flops_before);
-	}
-	hys_free(allocator, spread);
-	return made;
-}
-
 /* ---- a plan's shares ---- */
 
 /* The plan's largest causal call. */
@@ -426,13 +245,13 @@ static void weigh_largest(struct hys_tiles *tiles, const struct hys_plan *plan, 
 	tiles->rows = hys_plan_rows_max(plan, op);
 	tiles->count = hys_tiles_of(tiles->rows);
 	work = hys_work_of(&plan->problem, NULL, tiles->rows, plan->keys_max);
-	all = is_pooling(op) ? 0 : hys_cost_flops(op, &plan->problem, &work);
+	all = hys_is_pooling(op) ? 0 : hys_cost_flops(op, &plan->problem, &work);
 	for (int64_t i = 0; i <= tiles->count; i++) {
 		const int64_t behind = tiles->rows - hys_tile_row(tiles, i);
 
 		work = hys_work_of(&plan->problem, NULL, behind, plan->keys_max);
 		tiles->flops_before[i] =
-			is_pooling(op) ? 0 : all - hys_cost_flops(op, &plan->problem, &work);
+			hys_is_pooling(op) ? 0 : all - hys_cost_flops(op, &plan->problem, &work);
 	}
 }
 

@@ -53,8 +53,9 @@ void hys_partition_costs(const struct hys_plan *plan, const struct hys_task *tas
 double hys_lane_time_s(const struct hys_tiles *tiles, const struct hys_lane_cost *cost,
 		       int64_t begin, int64_t end);
 
-/* Fills a batch's ranges. False when there is no memory. */
+/* spread.c: fills a batch's ranges. False when there is no memory. */
 bool hys_partition_batch(struct hys_batch *batch);
+bool hys_is_pooling(hys_op op);
 /* Fills a plan's shares and, unless that is fixed, says which devices an
  * operation does as well without. HYS_OUT_OF_MEMORY. */
 hys_status hys_partition_plan(struct hys_plan *plan, bool fixed, struct hys_error *error);

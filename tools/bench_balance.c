@@ -9,6 +9,7 @@
 
 #define DEVICES_MAX 16
 #define WARM_UP_ROWS 256
+#define REPEAT_MAX 64
 
 enum { EQUAL, STATIC, LEARNT, GUIDED, SPLITS };
 static const char *const split_names[] = {"equal", "static", "rebalanced", "guided"};
@@ -44,6 +45,7 @@ struct balance {
 	int32_t devices[DEVICES_MAX], count;
 	const char *speeds; /* "1:4", or "" for what devices are */
 	int64_t rows;
+	int repeat;
 	bool json, compare; /* with the first device alone */
 	hys_dtype dtype;
 	struct hys_error error;
@@ -147,15 +149,14 @@ static bool busy_times(struct balance *b, struct hys_exec *exec, hys_op op, doub
 	return true;
 }
 
-/* Times one call; devices that have no rows count as idle all the time. */
-static bool time_call(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
+/* Times one call; devices that have no rows do not count. */
+static bool time_once(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
 		      const struct shape *shape, struct operands *operands, struct outcome *outcome)
 {
 	double before[DEVICES_MAX], rows_before[DEVICES_MAX], busy[DEVICES_MAX], rows[DEVICES_MAX];
 	double most = 0, sum = 0, all = 0, start;
 	int32_t working = 0;
-	if (call(exec, batch, shape, operands, WARM_UP_ROWS, &b->error) != HYS_OK ||
-	    !busy_times(b, exec, shape->op, before, rows_before))
+	if (!busy_times(b, exec, shape->op, before, rows_before))
 		return false;
 	start = tool_now();
 	if (call(exec, batch, shape, operands, b->rows, &b->error) != HYS_OK ||
@@ -173,6 +174,24 @@ static bool time_call(struct balance *b, struct hys_exec *exec, struct hys_batch
 	for (int32_t i = 0; i < b->count; i++)
 		outcome->share[i] = all > 0 ? rows[i] / all : 0;
 	outcome->imbalance = sum > 0 ? most / (sum / (working ? working : 1)) : 0;
+	return true;
+}
+
+/* Medians of several calls. */
+static bool time_call(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
+		      const struct shape *shape, struct operands *operands, struct outcome *outcome)
+{
+	double seconds[REPEAT_MAX], imbalance[REPEAT_MAX];
+	if (call(exec, batch, shape, operands, WARM_UP_ROWS, &b->error) != HYS_OK)
+		return false;
+	for (int i = 0; i < b->repeat; i++) {
+		if (!time_once(b, exec, batch, shape, operands, outcome))
+			return false;
+		seconds[i] = outcome->seconds;
+		imbalance[i] = outcome->imbalance;
+	}
+	outcome->seconds = tool_median(seconds, b->repeat);
+	outcome->imbalance = tool_median(imbalance, b->repeat);
 	return true;
 }
 
@@ -416,12 +435,15 @@ static int run_devices(struct balance *b, const char *device, bool twice)
 int bench_balance(const struct bench *bench)
 {
 	struct balance b = {.rows = bench->rows_given ? bench->rows : 32768,
+			    .repeat = bench->repeat_given ? (int)bench->repeat : 1,
 			    .json = bench->json,
 			    .dtype = bench->dtype ? bench->dtype : HYS_F32};
 	if (b.rows < 2 * WARM_UP_ROWS)
 		return tool_complain("--rows is %lld, expected %d or more", (long long)b.rows,
 				     2 * WARM_UP_ROWS);
 	b.compare = bench->device != NULL;
+	if (b.repeat > REPEAT_MAX)
+		return tool_complain("--repeat is %d, expected %d or less", b.repeat, REPEAT_MAX);
 	if (!b.json)
 		print_head(&b);
 	return bench->device ? run_devices(&b, bench->device, bench->twice)

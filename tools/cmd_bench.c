@@ -104,7 +104,7 @@ static const struct argp_option options[] = {
 	{"twice", KEY_TWICE, 0, 0,
 	 "devices, balance: every device twice, as if there were another: what sharing costs", 0},
 	{"speeds", KEY_SPEEDS, "A:B", 0, "balance: 1:1, 1:2 or 1:4 alone (default: all three)", 0},
-	{"repeat", KEY_REPEAT, "N", 0, "Timed runs (default 20)", 0},
+	{"repeat", KEY_REPEAT, "N", 0, "Timed runs (default 20; balance: 1)", 0},
 	{"json", 'j', 0, 0, "One JSON object a line", 0},
 	{"explain", 'x', 0, 0, "Print what bounds the operation, and how near it came", 0},
 	{0},
@@ -168,6 +168,7 @@ static bool parse_number(int key, const char *argument, struct bench *bench)
 		if (key == keys[i])
 			*sizes[i] = value;
 	bench->rows_given = bench->rows_given || key == KEY_ROWS;
+	bench->repeat_given = bench->repeat_given || key == KEY_REPEAT;
 	for (size_t i = 0; i < sizeof problem_keys / sizeof problem_keys[0]; i++) {
 		int32_t small = (int32_t)value;
 		if (key == problem_keys[i].key)
