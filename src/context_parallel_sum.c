@@ -2,8 +2,6 @@
  * up in the order of ranks. */
 #include "context_parallel.h"
 
-#include <string.h>
-
 #include "number.h"
 
 static hys_status check_target(const struct hys_cp_batch *batch, hys_cut_part part,
@@ -124,6 +122,27 @@ static void add(const struct hys_cp_sum *sum, int32_t slice, int32_t rank, const
 	}
 }
 
+/* The rank's own rows of a slice, before anything is added. */
+static void zero(const struct hys_cp_sum *sum, int32_t slice)
+{
+	const int64_t row = sum->row_elements;
+	float *total = (float *)(void *)sum->total->host;
+	struct hys_cp_pieces pieces = {.begin = slice_first(sum, slice),
+				       .end = slice_first(sum, slice + 1)};
+
+	pieces.a_count = hys_cut_owned(sum->batch->cut, sum->part, sum->batch->cp->rank, &pieces.a);
+	pieces.b = pieces.a;
+	pieces.b_count = pieces.a_count;
+	while (hys_cp_piece_next(&pieces)) {
+		const int64_t count = pieces.count * row;
+		float *to = total + pieces.place * row;
+
+#pragma omp parallel for schedule(static) if (count > 65536)
+		for (int64_t i = 0; i < count; i++)
+			to[i] = 0;
+	}
+}
+
 /* The message comes as rows one after the other. */
 static hys_status expect(struct hys_cp_sum *sum, int32_t i, struct hys_error *error)
 {
@@ -215,12 +234,12 @@ hys_status hys_cp_sum_run(struct hys_cp_sum *sum, struct hys_exec *exec, bool ac
 	int32_t posted = 0, next = 0;
 
 	sum->requests[sum->out.count] = sum->requests[sum->out.count + 1] = MPI_REQUEST_NULL;
-	memset(sum->total->host, 0, (size_t)(sum->target->shape[0] * sum->row_elements * 4));
 	/* What could not be read is sent all the same: others count on it. */
 	fetched = start_fetches(sum, exec, &own);
 	HYS_TRY(expect(sum, 0, error));
 	HYS_TRY(expect(sum, 1, error));
 	for (int32_t slice = 0; slice < hys_cut_slices(sum->batch->cut); slice++) {
+		zero(sum, slice);
 		if (fetched == HYS_OK && sum->host)
 			fetched = hys_event_wait(sum->fetched[slice], &own);
 		HYS_TRY(send_slice(sum, slice, partial, &posted, error));
