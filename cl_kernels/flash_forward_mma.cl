@@ -41,16 +41,13 @@ INLINE void attend(const struct tile_of_keys *tile, const uint *q, float *o,
 		   const struct intervals *own, struct softmax *rows, const struct flash *call,
 		   uint local_at)
 {
-	const struct operand keys = keys_operand(PLACE(tile->keys), tile->start);
-	const struct operand values = values_operand(PLACE(tile->values), tile->start);
-	const uint lane = get_local_id(0) % 32;
+	const struct operand keys = keys_operand(TILE_KEYS_AT(tile->place), tile->start);
+	const struct operand values = values_operand(TILE_VALUES_AT(tile->place), tile->start);
 	const int column = tile->start + (int)(get_local_id(0) % 4) * 2;
 	float x[TILE_KEYS / 2];
 	uint shares[TILE_KEYS / 4];
 	int begin[2], end[2];
-	wait_barrier(FULL(tile->keys), tile->keys_parity);
 	multiply_part(x, q, HEAD_STEPS, &keys, 0, TILE_KEYS / 16);
-	warp_arrive(FREE(tile->keys), lane);
 	if (SOFTCAP)
 		cap_all(x, TILE_KEYS / 2, call);
 	if (!see_tile(tile, own, begin, end))
@@ -62,9 +59,7 @@ INLINE void attend(const struct tile_of_keys *tile, const uint *q, float *o,
 			o[i] *= rows->factor[ROW_OF(i)];
 	}
 	pack_all(x, shares, TILE_KEYS / 4);
-	wait_barrier(FULL(tile->values), tile->values_parity);
 	add_part(o, shares, VALUE_STEPS, &values, 0, TILE_KEYS / 16);
-	warp_arrive(FREE(tile->values), lane);
 }
 
 /* Work-groups take items number id, id + count, ...: TILE_ROWS packed rows of a bundle. */
@@ -95,7 +90,7 @@ forward(const __global ushort *q, long4 q_at, int q_pairs, __global ushort *o, l
 					.row_end_at = row_end_at,
 					.other_begin_at = other_begin_at,
 					.other_end_at = other_end_at};
-	struct turn queue = {0, 0};
+	struct turn turn = {0, 0};
 
 	if (get_local_id(0) == 0)
 		init_places(local_at);
@@ -134,10 +129,12 @@ forward(const __global ushort *q, long4 q_at, int q_pairs, __global ushort *o, l
 			sums[i] = 0.0f;
 		start_softmax(&rows);
 		for (;;) {
-			const struct tile_of_keys tile = hear(&queue, local_at);
+			const struct tile_of_keys tile = hear(&turn, local_at);
+			if (tile.kind != DONE)
+				attend(&tile, a, sums, own, &rows, &call, local_at);
+			let_go(&turn, local_at);
 			if (tile.kind == DONE)
 				break;
-			attend(&tile, a, sums, own, &rows, &call, local_at);
 		}
 		const struct results results = finish_rows(o, o_at, o_pairs, VALUE_DIM, lse, lse_at,
 							   sink, sink_at, &call, bundle, m, &rows);

@@ -7,19 +7,18 @@
 #define DIM_MAX 128
 #define GRANULARITY_MIN 16
 
-/* Places of keys or values, two barriers each; the warps' queues. */
-#define PLACE_BARRIERS 16
-#define PLACES_MAX 32
-#define QUEUES_BYTES (INT64_C(8) * 8 * 32)
+/* What a place of the ring takes besides its tile: what is in it, and barriers. */
+#define PLACE_EXTRA 32
+#define PLACES_MAX 16
 
 struct hys_ocl_flash_tiles hys_ocl_flash_tiles_of(const struct hys_ocl_flash_way *way,
 						  const struct hys_problem *problem)
 {
 	const struct hys_attending *attending = &problem->attending;
 	const int64_t most = way->large ? 64 : 32;
-	const int64_t panels = hys_ocl_panels(hys_max64(attending->head_dim, attending->value_dim));
-	const int64_t room =
-		(way->large ? INT64_C(231424) : INT64_C(48) * 1024) - QUEUES_BYTES - 64;
+	const int64_t panels =
+		hys_ocl_panels(attending->head_dim) + hys_ocl_panels(attending->value_dim);
+	const int64_t room = (way->large ? INT64_C(231424) : INT64_C(48) * 1024) - 64;
 	struct hys_ocl_flash_tiles shape = {.tile_keys = most, .threads = way->large ? 384 : 288};
 	int64_t place;
 
@@ -28,9 +27,9 @@ struct hys_ocl_flash_tiles hys_ocl_flash_tiles_of(const struct hys_ocl_flash_way
 		shape.tile_keys =
 			hys_round_up(hys_ocl_divide_up(span, hys_ocl_divide_up(span, most)), 16);
 	}
-	place = shape.tile_keys * panels * HYS_OCL_PANEL_BYTES + PLACE_BARRIERS;
+	place = shape.tile_keys * panels * HYS_OCL_PANEL_BYTES + PLACE_EXTRA;
 	shape.places = hys_min64(PLACES_MAX, room / place);
-	shape.local_bytes = shape.places * place + QUEUES_BYTES;
+	shape.local_bytes = shape.places * place;
 	return shape;
 }
 
