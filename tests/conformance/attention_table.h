@@ -41,6 +41,7 @@ static const struct attention_case table[] = {
 	{CORE("gather"), SEE(20, 140), GATHER(16), .topk = 100},
 	{FULL("gather MLA"), SEE(20, 140), GATHER_MLA(SHARED), .topk = 100},
 	{FULL("gather MLA, large"), SEE(5, 150), .dtype = BF16, .heads = 128, .head_dim = 576, .value_dim = 512, .topk = 120, .features = SHARED | SINK},
+	{FULL("gather MLA, 100 heads"), SEE(9, 300), .dtype = BF16, .heads = 100, .head_dim = 512, .value_dim = 512, .topk = 200, .features = SHARED},
 	{FULL("gather f16"), SEE(20, 140), .heads = 16, .head_dim = 64, .value_dim = 128, .dtype = F16, .topk = 100, .features = SINK},
 	{FULL("gather GQA"), SEE(20, 70), GATHER(48), .kv_heads = 2, .topk = 60},
 	{FULL("gather groups"), SEE(20, 70), GATHER(64), .kv_heads = 2, .groups = 4, .topk = 60},
