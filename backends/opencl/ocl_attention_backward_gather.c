@@ -8,7 +8,6 @@
 #define PAIR_KEYS 64
 #define PAIR_BYTES HYS_OCL_CHUNK_BYTES
 #define PAIR_SLOTS 4
-#define KEY_PASSES 3 /* over the channels, when two items are worked at once */
 #define BARRIER_BYTES 256
 #define LARGEST_BYTES ((int64_t)HYS_OCL_ITEM_HEADS * 4)
 #define WARPS 4 /* of a group: each gives bounds of its own heads */
@@ -18,7 +17,6 @@
 #define TILE_BUDGET (INT64_C(560) << 20)
 #define TILE_ROWS_MAX 1056
 #define MANY_KEYS 16384
-#define VERY_MANY_KEYS 262144
 #define MANY_TIMES 4
 #define CLEAR_WORDS 1024
 
@@ -70,25 +68,11 @@ static struct shape rows_shape(const struct hys_problem *problem)
 	return shape;
 }
 
-/* Items of a row that are worked at once where keys' gradients are added up: both, when there are two. */
-static int64_t key_parts(const struct hys_problem *problem)
-{
-	const int64_t bundle = hys_ocl_bundle(problem->attending.heads, problem->scoring.groups,
-					      problem->attending.kv_heads);
-	const bool both = hys_ocl_divide_up(bundle, HYS_OCL_ITEM_HEADS) == 2 &&
-			  slopes_shape(problem, true).stages == 0;
-	return both ? 2 : 1;
-}
-
 static int64_t keys_bytes(const struct hys_problem *problem)
 {
-	const int64_t keys = problem->attending.head_dim / HYS_OCL_CHUNK;
-	const int64_t values = problem->attending.value_dim / HYS_OCL_CHUNK;
-	const int64_t parts = key_parts(problem);
-	const int64_t chunks =
-		parts == 2 ? 2 * 2 * hys_ocl_divide_up(keys, KEY_PASSES) : keys + values;
-	return chunks * HYS_OCL_CHUNK_BYTES + (int64_t)PAIR_SLOTS * 2 * PAIR_BYTES * parts +
-	       BARRIER_BYTES;
+	const int64_t channels = problem->attending.head_dim + problem->attending.value_dim;
+	return channels / HYS_OCL_CHUNK * HYS_OCL_CHUNK_BYTES +
+	       (int64_t)PAIR_SLOTS * 2 * PAIR_BYTES + BARRIER_BYTES;
 }
 
 static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
@@ -106,7 +90,6 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 	hys_ocl_define(options, "STAGES_ROWS", rows.stages);
 	hys_ocl_define(options, "LOCAL_ROWS", rows.bytes);
 	hys_ocl_define(options, "LOCAL_KEYS", keys_bytes(problem));
-	hys_ocl_define(options, "KEY_PARTS", key_parts(problem));
 }
 
 const struct hys_ocl_products hys_ocl_backward_gather = {
@@ -203,10 +186,7 @@ static int64_t bytes_of(int64_t listed, int64_t rows, const struct hys_ocl_reach
 
 static int64_t rows_max(const struct hys_size *size, const struct hys_ocl_reach *reach)
 {
-	const int64_t keys = size->keys + size->window_keys;
-	const int64_t times = keys > VERY_MANY_KEYS ? 2 * MANY_TIMES
-			      : keys > MANY_KEYS    ? MANY_TIMES
-						    : 1;
+	const int64_t times = size->keys + size->window_keys > MANY_KEYS ? MANY_TIMES : 1;
 	return hys_max64(
 		1, hys_min64(times * TILE_ROWS_MAX, times * TILE_BUDGET / bytes_of(0, 1, reach)));
 }
