@@ -480,11 +480,13 @@ static int finish_options(struct ranks_options *o)
 static int32_t *zipf(int64_t tokens, int64_t documents)
 {
 	int32_t *cu = calloc((size_t)documents + 1, sizeof *cu);
+	/* A prime goes through all of them, unless it divides their number. */
+	const int64_t step = documents % 7919 != 0 ? 7919 : 1;
 	double sum = 0, at = 0;
 	for (int64_t i = 0; i < documents; i++)
 		sum += 1 / (double)(i + 1);
 	for (int64_t i = 0; cu && i < documents; i++) {
-		at += 1 / (double)(i * 7919 % documents + 1);
+		at += 1 / (double)(i * step % documents + 1);
 		cu[i + 1] = (int32_t)(at / sum * (double)tokens);
 	}
 	if (cu)
@@ -492,11 +494,10 @@ static int32_t *zipf(int64_t tokens, int64_t documents)
 	return cu;
 }
 
-/* A number of documents that 7919 does not divide makes i * 7919 % documents an order. */
 static int bench(const struct ranks_options *o, int rank, int ranks)
 {
-	struct bench_run *runs = calloc(3, sizeof *runs), *alone = runs, *together = runs + 1,
-			 *probe = runs + 2;
+	struct bench_run *alone = calloc(1, sizeof *alone), *together = calloc(1, sizeof *together),
+			 *probe = calloc(1, sizeof *probe);
 	struct hys_network network = {.struct_size = sizeof network};
 	const struct hys_batch_desc small = {.struct_size = sizeof small,
 					     .rows = o->probe,
@@ -516,12 +517,14 @@ static int bench(const struct ranks_options *o, int rank, int ranks)
 	MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
 	MPI_Comm_rank(host, &local);
 	MPI_Comm_free(&host);
-	if (!runs || !ranks_device_open(&device, o->device, local, &error))
+	if (!alone || !together || !probe || !ranks_device_open(&device, o->device, local, &error))
 		fine = 0;
 	MPI_Allreduce(&fine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
 	if (!all) {
 		free(cu);
-		free(runs);
+		free(alone);
+		free(together);
+		free(probe);
 		return fine ? TOOL_USAGE : tool_failed("device", &error);
 	}
 	alone->options = together->options = probe->options = o;
@@ -553,7 +556,9 @@ static int bench(const struct ranks_options *o, int rank, int ranks)
 	close_run(together);
 	ranks_device_close(&device);
 	free(cu);
-	free(runs);
+	free(alone);
+	free(together);
+	free(probe);
 	return all ? TOOL_OK : TOOL_WRONG;
 }
 
