@@ -1,3 +1,4 @@
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,6 +27,7 @@ static struct hys_wisdom *make(void)
 /* Some of everything. */
 static struct hys_wisdom *filled(void)
 {
+	const struct hys_pace pace = {.call_s = 1e-3, .row_s = 2e-9, .flop_s = 3e-14, .byte_s = 4};
 	struct hys_wisdom *wisdom = make();
 
 	assert_int_equal(hys_wisdom_learn(wisdom, HYS_OP_SELECT, 1, 2, "select.tile", 0.25, NULL),
@@ -37,6 +39,9 @@ static struct hys_wisdom *filled(void)
 			 HYS_OK);
 	assert_int_equal(hys_wisdom_trust(wisdom, 1, 2, "select.tile", NULL), HYS_OK);
 	assert_int_equal(hys_wisdom_trust(wisdom, 1, 2, "pool.ref", NULL), HYS_OK);
+	assert_int_equal(
+		hys_wisdom_learn_pace(wisdom, HYS_OP_SELECT, 1, 2, "select.tile", &pace, NULL),
+		HYS_OK);
 	return wisdom;
 }
 
@@ -64,6 +69,7 @@ static int64_t sign(const char *lines, char *text, size_t size)
 static void test_facts(void **state)
 {
 	struct hys_wisdom *wisdom = filled();
+	struct hys_pace pace;
 
 	(void)state;
 	assert_string_equal(hys_wisdom_find(wisdom, HYS_OP_SELECT, 1, 2), "select.tile");
@@ -73,6 +79,13 @@ static void test_facts(void **state)
 	assert_null(hys_wisdom_find(wisdom, HYS_OP_SELECT, 1, 1));
 	assert_true(hys_wisdom_trusts(wisdom, 1, 2, "select.tile"));
 	assert_true(hys_wisdom_trusts(wisdom, 1, 2, "pool.ref"));
+	assert_true(hys_wisdom_pace(wisdom, HYS_OP_SELECT, 1, 2, "select.tile", &pace));
+	assert_true(fabs(pace.call_s - 1e-3) < 1e-15 && fabs(pace.row_s - 2e-9) < 1e-17 &&
+		    fabs(pace.flop_s - 3e-14) < 1e-23);
+	assert_true(pace.byte_s == 0 && !pace.idle);
+	assert_false(hys_wisdom_pace(wisdom, HYS_OP_SELECT, 1, 2, "select.ref", &pace));
+	assert_false(hys_wisdom_pace(wisdom, HYS_OP_POOL, 1, 2, "select.tile", &pace));
+	assert_false(hys_wisdom_pace(wisdom, HYS_OP_SELECT, 1, 1, "select.tile", &pace));
 	assert_false(hys_wisdom_trusts(wisdom, 1, 2, "select.ref"));
 	assert_false(hys_wisdom_trusts(wisdom, 2, 1, "select.tile"));
 	hys_wisdom_destroy(wisdom);
@@ -152,7 +165,10 @@ static void test_the_text(void **state)
 	const char *expected =
 		"hyscale-wisdom-1 " HYS_VERSION_STRING "\n"
 		"choose select 0000000000000001 000000000000000f select.a 0.500000000\n"
-		"trust 0000000000000001 000000000000000f select.a\n";
+		"trust 0000000000000001 000000000000000f select.a\n"
+		"pace select 0000000000000001 000000000000000f select.a 1000000000000000 "
+		"2000000000 9000000000000000000\n";
+	const struct hys_pace pace = {.call_s = 1e-3, .row_s = 2e-9, .flop_s = 1};
 	char signed_text[512];
 	int64_t bytes;
 	char *text;
@@ -160,6 +176,7 @@ static void test_the_text(void **state)
 	(void)state;
 	hys_wisdom_learn(wisdom, HYS_OP_SELECT, 1, 15, "select.a", 0.5, NULL);
 	hys_wisdom_trust(wisdom, 1, 15, "select.a", NULL);
+	hys_wisdom_learn_pace(wisdom, HYS_OP_SELECT, 1, 15, "select.a", &pace, NULL);
 	text = text_of(wisdom, &bytes);
 	sign(expected, signed_text, sizeof(signed_text));
 	assert_string_equal(text, signed_text);
@@ -274,6 +291,12 @@ static void test_bad_lines(void **state)
 		"trust " KEY " select.a 1.000000000",
 		"trust " KEY " ",
 		"choose",
+		"pace select " KEY " select.a 1 2",
+		"pace select " KEY " select.a 1 2 3 4",
+		"pace select " KEY " select.a 1 -2 3",
+		"pace select " KEY " select.a 1 2 9100000000000000000",
+		"pace select " KEY " select.a 1 2 10000000000000000000",
+		"pace " KEY " select.a 1 2 3",
 		"forget " KEY " select.a",
 		" trust " KEY " select.a",
 		"",
