@@ -67,14 +67,25 @@ cleanup:
 	return status;
 }
 
+/* What a row takes whatever it sees. Rows that see no more than they keep are
+ * not chosen from, and so cheaper than all others. */
+static int64_t few_keys(const struct hys_plan *plan, hys_op op, int64_t keys)
+{
+	const int64_t pool = plan->problem.scoring.pool, topk = plan->problem.choosing.topk_max;
+	const bool chooses = op == HYS_OP_SELECT || op == HYS_OP_SELECT_COARSE ||
+			     op == HYS_OP_SELECT_COARSE_TO_FINE;
+	const int64_t wanted = chooses ? hys_min64(4 * topk * pool, keys / 4) : 0;
+
+	return hys_min64(keys, hys_max64(64 * pool, wanted));
+}
+
 /* A tiny call, rows that see little, rows that see much: what is left when the
  * tiny one is taken off belongs to the rows and to their work. */
 static hys_status measure_calls(const struct probe *probe, struct hys_pace *pace)
 {
 	const struct hys_plan *plan = probe->picker->plan;
-	const int64_t pool = plan->problem.scoring.pool;
-	const int64_t keys = hys_min64(plan->keys_max, KEYS_MOST * pool);
-	const int64_t few = hys_min64(keys, 64 * pool);
+	const int64_t keys = hys_min64(plan->keys_max, KEYS_MOST * plan->problem.scoring.pool);
+	const int64_t few = few_keys(plan, probe->op, keys);
 	int64_t rows = hys_max64(ROWS_LEAST, hys_min64(plan->rows_max / PART_OF_ROWS, ROWS_MOST));
 	struct hys_trial_size size = {.keys = keys};
 	double tiny_s, rows_s, all_s, flops[3], tiny_rows;
