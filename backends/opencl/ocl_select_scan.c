@@ -5,12 +5,12 @@
 #include <stdio.h>
 
 /* As in select_scan.clh and select_order.clh. */
-#define WARPS 8
-#define TILE_LINES 64
+#define TILE_LINES 64 /* a multiple of what any scan takes */
 #define BLOCK_KEYS 512
-#define LISTS_MAX 512
+#define CHUNKS_MOST 512
 #define ORDER_ITEMS 256
-#define WEIGHTS_BYTES 256 /* of a line */
+#define WEIGHTS_BYTES 320 /* of a line */
+#define THRESHOLD_LINES 4 /* of a work-group */
 #define LINE_BYTES 16	  /* of struct line, of struct range */
 #define PAIR_BYTES 8
 
@@ -22,7 +22,7 @@
 #define SCRATCH_BYTES ((int64_t)256 << 20)
 /* Of lists and samples: what limits the lines of a pass. */
 #define PASS_BYTES_LEAST ((int64_t)256 << 20)
-#define PASS_BYTES_MOST ((int64_t)2 << 30)
+#define PASS_BYTES_MOST ((int64_t)3 << 30)
 
 static const char *const entries[] = {
 	"prepare_lines", "score_sample", "find_thresholds", "scan_keys",
@@ -48,6 +48,8 @@ const struct hys_ocl_scan hys_ocl_scan_wgmma = {
 	.source = {"select_wgmma.cl", entries, define, NULL, "sm_90a"},
 	.local_bytes = 143360,
 	.items = 384,
+	.tile_lines = 64,
+	.line_lists = 8,
 };
 
 bool hys_ocl_scan_applicable(const struct hys_kernel *kernel, const struct hys_device *device,
@@ -96,43 +98,54 @@ static int64_t most_entries(const struct hys_size *size)
 }
 
 /* Work-groups of the scan that share a tile of lines, so that all compute units have work. */
-static int32_t splits_of(const struct hys_device *device, int64_t lines)
+static int32_t splits_of(const struct hys_ocl_scan *scan, const struct hys_device *device,
+			 int64_t lines)
 {
-	const int64_t tiles = hys_ocl_divide_up(lines, TILE_LINES);
+	const int64_t tiles = hys_ocl_divide_up(lines, scan->tile_lines);
 	int32_t splits = 1;
 	while (splits < SPLITS_MAX && tiles * splits < 2 * (int64_t)device->info.compute_units)
 		splits *= 2;
 	return splits;
 }
 
-/* Entries of one list: three times K in all lists of a line. */
-static int32_t capacity_of(const struct hys_size *size, int32_t splits)
+/* Entries of one list: 2.25 times K in all lists of a line. */
+static int32_t capacity_of(const struct hys_ocl_scan *scan, const struct hys_size *size,
+			   int32_t splits)
 {
-	const int64_t wanted = hys_ocl_divide_up(3 * hys_min64(size->topk, most_entries(size)),
-						 (int64_t)splits * WARPS);
+	const int64_t wanted = hys_ocl_divide_up(
+		9 * hys_min64(size->topk, most_entries(size)) / 4 + 64,
+		(int64_t)splits * scan->line_lists);
 	return (int32_t)hys_max64(CAPACITY_LEAST, hys_round_up(wanted, 8));
 }
 
-static int64_t line_bytes(const struct hys_size *size, int32_t splits, int32_t samples)
+/* A line's heads as products read them. */
+static int64_t packed_bytes(const struct hys_problem *problem)
 {
-	const int64_t lists = (int64_t)splits * WARPS;
-	return WEIGHTS_BYTES + 2 * LINE_BYTES + samples * (int64_t)sizeof(cl_float) +
-	       lists * (capacity_of(size, splits) * (int64_t)PAIR_BYTES + (int64_t)sizeof(cl_int)) +
-	       4 * (int64_t)sizeof(cl_int);
+	const int64_t heads = problem->scoring.heads / problem->scoring.groups;
+	return hys_round_up(heads, 16) * (problem->scoring.dim * 2 <= 128 ? 128 : 256);
+}
+
+static int64_t line_bytes(const struct hys_ocl_scan *scan, const struct hys_size *size,
+			  int32_t splits, int32_t samples)
+{
+	const int64_t lists = (int64_t)splits * scan->line_lists, i32 = sizeof(cl_int);
+	return packed_bytes(size->problem) + WEIGHTS_BYTES + 2 * LINE_BYTES + samples * i32 +
+	       lists * (capacity_of(scan, size, splits) * (int64_t)PAIR_BYTES + i32) + 5 * i32;
 }
 
 static int64_t pass_limit(const struct hys_device *device)
 {
 	return hys_min64(PASS_BYTES_MOST,
-			 hys_max64(PASS_BYTES_LEAST, device->info.memory_bytes / 64));
+			 hys_max64(PASS_BYTES_LEAST, device->info.memory_bytes / 32));
 }
 
 /* Of a line at most, however its pass is split. */
-static int64_t most_line_bytes(const struct hys_size *size, int32_t samples)
+static int64_t most_line_bytes(const struct hys_ocl_scan *scan, const struct hys_size *size,
+			       int32_t samples)
 {
 	int64_t most = 0;
 	for (int32_t splits = 1; splits <= SPLITS_MAX; splits *= 2)
-		most = hys_max64(most, line_bytes(size, splits, samples));
+		most = hys_max64(most, line_bytes(scan, size, splits, samples));
 	return most;
 }
 
@@ -141,7 +154,7 @@ static void lay_out_repair(struct layout *layout, const struct hys_size *size)
 	struct hys_ocl_scan_pass *pass = &layout->pass;
 	const int64_t most = most_entries(size);
 	const int64_t chunk =
-		hys_max64(CHUNK_LEAST, hys_round_up(hys_ocl_divide_up(most, LISTS_MAX), 128));
+		hys_max64(CHUNK_LEAST, hys_round_up(hys_ocl_divide_up(most, CHUNKS_MOST), 128));
 	const int64_t bytes = hys_round_up(most, 128) + chunk; /* pairs */
 	pass->repair_chunk = (cl_int)chunk;
 	pass->repair_chunks = (cl_int)hys_ocl_divide_up(most, chunk);
@@ -153,13 +166,16 @@ static void lay_out_repair(struct layout *layout, const struct hys_size *size)
 }
 
 /* Regions of `lines` lines, one behind the other. */
-static void lay_out_lines(struct layout *layout, int64_t lines)
+static void lay_out_lines(struct layout *layout, const struct hys_ocl_scan *scan,
+			  const struct hys_problem *problem, int64_t lines)
 {
 	struct hys_ocl_scan_pass *pass = &layout->pass;
-	const int64_t lists = (int64_t)pass->splits * WARPS, i32 = sizeof(cl_int);
+	const int64_t lists = (int64_t)pass->splits * scan->line_lists, i32 = sizeof(cl_int);
+	pass->packed = take(layout, lines * packed_bytes(problem));
 	pass->weights = take(layout, lines * WEIGHTS_BYTES);
 	pass->table = take(layout, lines * LINE_BYTES);
 	pass->thresholds = take(layout, lines * i32);
+	pass->floors = take(layout, lines * i32);
 	pass->tiles = take(layout, hys_ocl_divide_up(lines, TILE_LINES) * LINE_BYTES);
 	pass->samples = take(layout, hys_round_up(lines, TILE_LINES) * pass->samples_room * i32);
 	pass->lists = take(layout, lines * lists * pass->capacity * PAIR_BYTES);
@@ -168,8 +184,8 @@ static void lay_out_lines(struct layout *layout, int64_t lines)
 	pass->repairs = take(layout, lines * i32);
 }
 
-static void lay_out(const struct hys_device *device, const struct hys_size *size,
-		    struct layout *layout)
+static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *device,
+		    const struct hys_size *size, struct layout *layout)
 {
 	const int64_t groups = size->problem->scoring.groups, unit = TILE_LINES * groups;
 	const int64_t lines = hys_max64(unit, hys_round_up(size->rows, TILE_LINES) * groups);
@@ -179,29 +195,29 @@ static void lay_out(const struct hys_device *device, const struct hys_size *size
 	pass->samples_room = (cl_int)hys_min64(
 		SAMPLES_MOST, hys_round_up(most_entries(size) / 32 + 1, BLOCK_KEYS));
 	/* passes of one size: the fewest that fit */
-	const int64_t each = most_line_bytes(size, pass->samples_room);
+	const int64_t each = most_line_bytes(scan, size, pass->samples_room);
 	const int64_t fit = hys_max64(1, pass_limit(device) / each / unit);
 	const int64_t passes = hys_ocl_divide_up(lines / unit, fit);
 	layout->lines = hys_ocl_divide_up(lines / unit, passes) * unit;
-	pass->splits = splits_of(device, layout->lines);
-	pass->capacity = capacity_of(size, pass->splits);
+	pass->splits = splits_of(scan, device, layout->lines);
+	pass->capacity = capacity_of(scan, size, pass->splits);
 	pass->flags = take(layout, size->rows * (int64_t)sizeof(cl_int));
 	lay_out_repair(layout, size);
-	lay_out_lines(layout, layout->lines);
+	lay_out_lines(layout, scan, size->problem, layout->lines);
 }
 
 int64_t hys_ocl_scan_workspace(const struct hys_kernel *kernel, const struct hys_device *device,
 			       const struct hys_size *size)
 {
+	const struct hys_ocl_scan *scan = kernel->detail;
 	struct layout layout;
-	(void)kernel;
-	lay_out(device, size, &layout);
+	lay_out(scan, device, size, &layout);
 	const int64_t unit = TILE_LINES * (int64_t)size->problem->scoring.groups;
 	const int64_t lines = hys_max64(1, hys_ocl_divide_up(size->rows, TILE_LINES)) * unit;
-	const int64_t each = most_line_bytes(size, layout.pass.samples_room);
+	const int64_t each = most_line_bytes(scan, size, layout.pass.samples_room);
 	const int64_t room =
 		hys_min64(hys_mul64(lines, each), hys_max64(pass_limit(device), unit * each));
-	return hys_add64(layout.pass.weights, room) + (int64_t)16 * HYS_ALIGN;
+	return hys_add64(layout.pass.packed, room) + (int64_t)16 * HYS_ALIGN;
 }
 
 /* ---- the launches ---- */
@@ -232,12 +248,6 @@ static hys_status launch(struct hys_ocl_args *args, int64_t groups, int64_t item
 	return hys_ocl_launch(args, 1, &groups, &items, error);
 }
 
-static void tensor_args(struct hys_ocl_args *args, const struct job *job)
-{
-	hys_ocl_arg_tensor(args, &job->args->index_q);
-	hys_ocl_arg_tensor(args, &job->args->index_k);
-}
-
 static void output_args(struct hys_ocl_args *args, const struct job *job)
 {
 	hys_ocl_arg_tensor(args, &job->args->indices);
@@ -266,30 +276,33 @@ static hys_status prepare_lines(const struct job *job, struct hys_error *error)
 	hys_ocl_arg(&args, &topk, sizeof(topk));
 	hys_ocl_arg_array(&args, &job->call->batch.index_begin);
 	hys_ocl_arg_array(&args, &job->call->batch.index_end);
+	hys_ocl_arg_tensor(&args, &job->args->index_q);
 	hys_ocl_arg_tensor(&args, &job->args->index_q_scale);
 	hys_ocl_arg_tensor(&args, &job->args->index_w);
-	return launch(&args, job->pass.lines, 64, error);
+	return launch(&args, job->pass.lines, 128, error);
 }
 
 static hys_status score_sample(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_SAMPLE);
-	tensor_args(&args, job);
-	return launch(&args, hys_ocl_divide_up(job->pass.lines, TILE_LINES), job->scan->items,
-		      error);
+	hys_ocl_arg_tensor(&args, &job->args->index_k);
+	return launch(&args, hys_ocl_divide_up(job->pass.lines, job->scan->tile_lines),
+		      job->scan->items, error);
 }
 
 static hys_status find_thresholds(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_THRESHOLDS);
-	return launch(&args, job->pass.lines, ORDER_ITEMS, error);
+	return launch(&args, hys_ocl_divide_up(job->pass.lines, THRESHOLD_LINES),
+		      32 * THRESHOLD_LINES, error);
 }
 
 static hys_status scan_keys(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_KEYS);
-	tensor_args(&args, job);
-	return launch(&args, hys_ocl_divide_up(job->pass.lines, TILE_LINES) * job->pass.splits,
+	hys_ocl_arg_tensor(&args, &job->args->index_k);
+	return launch(&args,
+		      hys_ocl_divide_up(job->pass.lines, job->scan->tile_lines) * job->pass.splits,
 		      job->scan->items, error);
 }
 
@@ -304,7 +317,7 @@ static hys_status choose_listed(const struct job *job, struct hys_error *error)
 static hys_status repair_lines(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_REPAIR);
-	tensor_args(&args, job);
+	hys_ocl_arg_tensor(&args, &job->args->index_k);
 	output_args(&args, job);
 	return launch(&args,
 		      hys_min64(job->pass.lines * job->pass.repair_chunks,
@@ -346,7 +359,7 @@ hys_status hys_ocl_scan_run(const struct hys_kernel *kernel, struct hys_stream *
 			  .scan = kernel->detail};
 	const int64_t lines = call->size.rows * call->problem->scoring.groups;
 	hys_status status = HYS_OK;
-	lay_out(&stream->device->base, &call->size, &job.layout);
+	lay_out(job.scan, &stream->device->base, &call->size, &job.layout);
 	job.pass = job.layout.pass;
 	job.pass.scale = (cl_float)call->problem->scoring.scale;
 	job.pass.room = (cl_int)call->size.topk;

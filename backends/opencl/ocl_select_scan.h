@@ -19,14 +19,16 @@ enum hys_ocl_scan_step {
 /* detail of the rows: `source` first. */
 struct hys_ocl_scan {
 	struct hys_ocl_source source;
-	int32_t local_bytes;  /* LARGE_LOCAL of the scan; 0 = none */
-	int32_t items;	      /* of its work-groups */
+	int32_t local_bytes; /* LARGE_LOCAL of the scan; 0 = none */
+	int32_t items;	     /* of its work-groups */
+	int32_t tile_lines;  /* that a work-group scans */
+	int32_t line_lists;  /* that a work-group fills for each of them */
 };
 
 /* struct scan of select_scan.clh. Offsets are bytes into the workspace. */
 struct hys_ocl_scan_pass {
 	cl_long line_first, lines;
-	cl_long weights, table, thresholds, tiles, samples, lists, counts, flags;
+	cl_long packed, weights, table, thresholds, floors, tiles, samples, lists, counts, flags;
 	cl_long done, repairs, scratch;
 	cl_int groups, scored;
 	cl_int samples_room, capacity, splits;
