@@ -1,15 +1,20 @@
 /* select_wgmma.cl - select's scan by wgmma, for sm_90 with large local memory.
  *
- * A work-group scans the keys for a tile of 64 lines. Two warpgroups hold 256 keys each, as A
- * fragments in registers; the heads of one line after another are the columns of B. One more
- * warp copies keys and packed heads to a ring in local memory. The heads of a line are summed in
- * the work-items that hold them, then over four lanes.
- * Options besides those of select_scan.clh: LOCAL_BYTES, ACTIVATION (0 = none, 1 = relu, 2 = relu with a
- * negative scale). */
+ * A work-group scans the keys for a tile of 64 lines. Two warpgroups hold 256 keys each (of e4m3,
+ * 512), as A fragments in registers; the heads of one line after another are the columns of B. One
+ * more warp copies keys and packed heads to a ring in local memory. The heads of a line are summed
+ * in the work-items that hold them, then over four lanes.
+ * Options besides those of select_scan.clh: KEY_SETS (64 keys each of a warpgroup), LOCAL_BYTES,
+ * ACTIVATION (0 = none, 1 = relu, 2 = relu with a negative scale). */
 #define LINE_LISTS 8 /* one for each warp that scores */
+#define BLOCK_KEYS (KEY_SETS * 128)
 #include "select_scan.clh"
 
+#if INDEX_TYPE == TYPE_F8E4M3
+#define ELEMENT_TYPE TYPE_F16 /* of exact products */
+#else
 #define ELEMENT_TYPE INDEX_TYPE
+#endif
 #include "wgmma.clh"
 
 #define WARPS 8
@@ -18,119 +23,11 @@
 #define TILE_BYTES (64 * ROW_BYTES)
 #define SLOTS (131072 / TILE_BYTES)
 #define PENDING 3 /* tiles of keys that are copied ahead of the one that is handed over */
-#define KEY_TILES (BLOCK_KEYS / 64)
+#define KEY_TILES (2 * KEY_SETS)
 #define LINES_AT_ONCE 4
 #define NO_LINE TILE_LINES
 
-/* ---- products and their sums over heads ---- */
-
-#if COLUMNS == 16
-#define SHAPE "m64n16k16"
-#define SUMS(set) REGISTERS_8(set "0")
-#elif COLUMNS == 32
-#define SHAPE "m64n32k16"
-#define SUMS(set) REGISTERS_16(set)
-#elif COLUMNS == 48
-#define SHAPE "m64n48k16"
-#define SUMS(set) REGISTERS_24(set)
-#else
-#define SHAPE "m64n64k16"
-#define SUMS(set) REGISTERS_32(set)
-#endif
-
-/* Two sets of sums, "sa" and "sb". */
-#define DECLARE_SUMS DECLARE_REGISTERS(REGISTERS_32("sa") ", " REGISTERS_32("sb"))
-
-/* Starts the products of 64 keys with the heads at address `at`. */
-#define START(set, keys, at)                                                                    \
-	{                                                                                       \
-		const uint low_ = operand_at(at, 0);                                            \
-		WGMMA_FENCE;                                                                  \
-		WGMMA_REGISTERS(SHAPE, SUMS(set), (keys)[0].x_, low_, "0", "0");                \
-		UNROLL for (int s_ = 1; s_ < STEPS; s_++)                                       \
-			WGMMA_REGISTERS(SHAPE, SUMS(set), (keys)[s_].x_,                        \
-					low_ + s_ / 4 * (COLUMN_HALF / 16) + s_ % 4 * 2, "1",   \
-					"0");                                                   \
-		WGMMA_COMMIT;                                                                 \
-	}
-
-/* The A fragment of 64 keys and 16 channels. */
-struct fragment {
-	uint x_[4];
-};
-
-#if ACTIVATION == 1
-#define ACTIVATE(sum) "max.NaN.f32 x, " sum ", 0f00000000;\n"
-#elif ACTIVATION == 2
-#define ACTIVATE(sum) "min.NaN.f32 x, " sum ", 0f00000000;\n"
-#else
-#define ACTIVATE(sum) "mov.f32 x, " sum ";\n"
-#endif
-
-/* total += weight * activation of a sum */
-#define ADD_HEAD(sum, total, weight)                                                 \
-	ASM("{.reg .f32 x;\n" ACTIVATE(sum) "fma.rn.f32 %0, x, %1, %0;}" : "+f"(total) \
-	    : "f"(weight))
-
-/* Four sums: heads 8 group + 2c and + 2c + 1 of key g, the same of key g + 8. Columns without a head
- * are left out: they may be zero times infinity. */
-#define ADD_HEADS(set, i, j, k, l, group)                                            \
-	if (COLUMNS > 8 * group && GROUP_HEADS > 8 * group) {                        \
-		const float old_[4] = {t_[0], t_[1], t_[2], t_[3]};                  \
-		ADD_HEAD(set i, t_[0], weights[2 * group]);                          \
-		ADD_HEAD(set j, t_[1], weights[2 * group + 1]);                      \
-		ADD_HEAD(set k, t_[2], weights[2 * group]);                          \
-		ADD_HEAD(set l, t_[3], weights[2 * group + 1]);                      \
-		if (GROUP_HEADS < 8 * group + 8) {                                   \
-			const bool first_ = 8 * group + (lane & 3u) * 2u < GROUP_HEADS; \
-			const bool second_ = 8 * group + 1 + (lane & 3u) * 2u < GROUP_HEADS; \
-			t_[0] = first_ ? t_[0] : old_[0];                            \
-			t_[1] = second_ ? t_[1] : old_[1];                           \
-			t_[2] = first_ ? t_[2] : old_[2];                            \
-			t_[3] = second_ ? t_[3] : old_[3];                           \
-		}                                                                    \
-	}
-
-/* score = that of key g (even lanes) or g + 8 (odd ones), added over two of four lanes. */
-#define SUM_HEADS(set, score)                                                         \
-	{                                                                             \
-		float t_[4] = {0.0f, 0.0f, 0.0f, 0.0f};                               \
-		ADD_HEADS(set, "00", "01", "02", "03", 0)                             \
-		ADD_HEADS(set, "04", "05", "06", "07", 1)                             \
-		ADD_HEADS(set, "10", "11", "12", "13", 2)                             \
-		ADD_HEADS(set, "14", "15", "16", "17", 3)                             \
-		ADD_HEADS(set, "20", "21", "22", "23", 4)                             \
-		ADD_HEADS(set, "24", "25", "26", "27", 5)                             \
-		ADD_HEADS(set, "30", "31", "32", "33", 6)                             \
-		ADD_HEADS(set, "34", "35", "36", "37", 7)                             \
-		score = sum_pair(t_[0] + t_[1], t_[2] + t_[3], lane);                 \
-	}
-
-/* The sum over a pair of lanes: of x in the even one, of y in the odd one. */
-static inline float sum_pair(float x, float y, uint lane)
-{
-	const bool odd = lane & 1u;
-	return (odd ? y : x) + shuffle_xor(odd ? x : y, 1);
-}
-
-/* The sum over two pairs: of x in lanes 0 and 1 of four, of y in lanes 2 and 3. */
-static inline float sum_pairs(float x, float y, uint lane)
-{
-	const bool high = lane & 2u;
-	return (high ? y : x) + shuffle_xor(high ? x : y, 2);
-}
-
-INLINE void load_weights(float weights[16], const __local float *of_line, uint lane)
-{
-	const __local float4 *from = (const __local float4 *)(of_line + (lane & 3u) * 20u);
-	UNROLL for (int i = 0; i < 4; i++) {
-		const float4 x = from[i];
-		weights[4 * i] = x.x;
-		weights[4 * i + 1] = x.y;
-		weights[4 * i + 2] = x.z;
-		weights[4 * i + 3] = x.w;
-	}
-}
+#include "select_sums.clh"
 
 /* ---- local memory ---- */
 
@@ -244,7 +141,7 @@ INLINE void copy_keys(const struct shared *s, const struct producer *p, uint slo
 		      struct range range, int position)
 {
 	const uint chunk = p->lane % CHUNKS;
-	const int bytes = clamp(DIM * 2 - (int)chunk * 16, 0, 16);
+	const int bytes = clamp(DIM * UNIT_BYTES - (int)chunk * 16, 0, 16);
 	const uint to = local_address(s->ring) + slot * TILE_BYTES + chunk / 8u * (64 * 128);
 	const __global uchar *from = keys.first + (bytes ? chunk * 16u : 0u);
 	ROLLED for (uint row = p->lane / CHUNKS; row < 64; row += 32 / CHUNKS) {
@@ -410,12 +307,23 @@ INLINE void load_fragments(struct fragment fragments[STEPS], uint tile, uint war
 	}
 }
 
-INLINE void consume(const struct shared *s, const struct sink *sink, struct range range)
+/* Scales of the keys whose scores come to this work-item, from its first position on. */
+INLINE void load_scales(const struct keys *keys, struct range range, int position,
+			float scales[KEY_SETS / 2])
+{
+	UNROLL for (int i = 0; i < KEY_SETS / 2; i++) {
+		const int at = min(position + i * 128, range.count - 1);
+		scales[i] = key_scale(keys, range.first + (long)at * range.step);
+	}
+}
+
+INLINE void consume(const struct shared *s, const struct sink *sink, const struct keys *of,
+		    struct range range)
 {
 	const uint item = (uint)get_local_id(0), lane = item & 31u, warp = item / 32u;
 	const uint group = warp / 4u;
 	/* of this work-item's first score among the block's keys */
-	const int own = (int)(group * 256u + (lane >> 1 & 1u) * 64u + warp % 4u * 16u +
+	const int own = (int)(group * (KEY_SETS * 64u) + (lane >> 1 & 1u) * 64u + warp % 4u * 16u +
 			      (lane & 1u) * 8u + lane / 4u);
 	const uint ring = local_address(s->ring);
 	uint at = 0;
@@ -425,50 +333,61 @@ INLINE void consume(const struct shared *s, const struct sink *sink, struct rang
 		const int count = s->slots[at % SLOTS].line, block = s->slots[at % SLOTS].block;
 		if (count < 0)
 			break;
-		struct fragment keys[4][STEPS];
+		struct fragment keys[KEY_SETS][STEPS];
 		UNROLL for (uint t = 0; t < KEY_TILES; t++, at++) {
 			wait_slot(s, at);
-			if (t / 4u == group)
-				load_fragments(keys[t % 4u], ring + at % SLOTS * TILE_BYTES,
+			if (t / KEY_SETS == group)
+				load_fragments(keys[t % KEY_SETS], ring + at % SLOTS * TILE_BYTES,
 					       warp % 4u, lane);
 			/* one by one: the producer has not handed over the last of them */
 			release_slot(s, at, lane);
 		}
 		const int position = block * BLOCK_KEYS + own;
 		const int key = range.first + position * range.step;
+		float scales[KEY_SETS / 2];
+		load_scales(of, range, position, scales);
 		for (int i = 0; i < count; i += LINES_AT_ONCE) {
 			wait_slot(s, at);
 			START("sa", keys[0], ring + at % SLOTS * TILE_BYTES)
 			UNROLL for (int l = 0; l < LINES_AT_ONCE; l++, at++) {
 				const uint slot = at % SLOTS, tile = ring + slot * TILE_BYTES;
 				const int line = s->slots[slot].line;
-				float weights[16], scores[4];
-				START("sb", keys[1], tile)
-				load_weights(weights, s->weights + slot * PACKED_WEIGHTS, lane);
-				WGMMA_WAIT(1);
-				SUM_HEADS("sa", scores[0])
-				START("sa", keys[2], tile)
-				WGMMA_WAIT(1);
-				SUM_HEADS("sb", scores[1])
-				START("sb", keys[3], tile)
-				WGMMA_WAIT(1);
-				SUM_HEADS("sa", scores[2])
-				if (l + 1 < LINES_AT_ONCE) {
-					wait_slot(s, at + 1);
-					START("sa", keys[0],
-					      ring + (at + 1) % SLOTS * TILE_BYTES)
+				float weights[16], scores[2], sums[2];
+				UNROLL for (int t = 0; t < KEY_SETS; t += 2) {
+					START("sb", keys[t + 1], tile)
+					if (t == 0)
+						load_weights(weights,
+							     s->weights + slot * PACKED_WEIGHTS,
+							     lane);
 					WGMMA_WAIT(1);
-				} else {
-					WGMMA_WAIT(0);
+					SUM_HEADS("sa", scores[0])
+					if (t + 2 < KEY_SETS) {
+						START("sa", keys[(t + 2) % KEY_SETS], tile)
+						WGMMA_WAIT(1);
+					} else if (l + 1 < LINES_AT_ONCE) {
+						wait_slot(s, at + 1);
+						START("sa", keys[0],
+						      ring + (at + 1) % SLOTS * TILE_BYTES)
+						WGMMA_WAIT(1);
+					} else {
+						WGMMA_WAIT(0);
+					}
+					if (t + 2 == KEY_SETS)
+						release_slot(s, at, lane);
+					SUM_HEADS("sb", scores[1])
+					sums[t / 2 % 2] =
+						scale_score(sum_pairs(scores[0], scores[1], lane),
+							    scales[t / 2]);
+					if (t % 4 == 0)
+						continue;
+					if (sink->sample)
+						put_sample(sink, line, range,
+							   position + (t - 2) * 64, sums[0],
+							   sums[1]);
+					else
+						put_listed(sink, s, line, key + (t - 2) * 64,
+							   sums[0], sums[1], lane, warp);
 				}
-				release_slot(s, at, lane);
-				SUM_HEADS("sb", scores[3])
-				const float x = sum_pairs(scores[0], scores[1], lane);
-				const float y = sum_pairs(scores[2], scores[3], lane);
-				if (sink->sample)
-					put_sample(sink, line, range, position, x, y);
-				else
-					put_listed(sink, s, line, key, x, y, lane, warp);
 			}
 		}
 	}
@@ -506,7 +425,7 @@ score_sample(SCAN_ARGS, KEY_ARGS)
 		TAKE_REGISTERS(232);
 		const struct sink sink = {true, AT(float, samples) + first * sc.samples_room,
 					  sc.samples_room, 0, 0, 0};
-		consume(&s, &sink, range);
+		consume(&s, &sink, &keys, range);
 	}
 }
 
@@ -541,25 +460,11 @@ scan_keys(SCAN_ARGS, KEY_ARGS)
 		const long list = first * lists + split * LINE_LISTS + warp;
 		const struct sink sink = {false, 0, 0, AT(uint2, lists) + list * sc.capacity,
 					  lists * sc.capacity, sc.capacity};
-		consume(&s, &sink, range);
+		consume(&s, &sink, &keys, range);
 		warp_sync();
 		for (long i = lane; i < TILE_LINES && first + i < sc.lines; i += 32)
 			AT(int, counts)[list + i * lists] = s.counts[i * WARPS + warp];
 	}
 }
 
-/* ---- repair ---- */
-
-/* The scores of 16 keys a warp, of which a warpgroup has 64: key g in even lanes, g + 8 in odd ones,
- * added over two of four lanes. */
-INLINE float score_fragments(const struct fragment keys[STEPS], uint heads, const float weights[16],
-			     uint lane)
-{
-	float score;
-	START("sa", keys, heads)
-	WGMMA_WAIT(0);
-	SUM_HEADS("sa", score)
-	return score;
-}
-
-#include "select_repair.clh"
+#include "select_choose.clh"

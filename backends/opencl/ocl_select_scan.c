@@ -6,9 +6,10 @@
 
 /* As in select_scan.clh and select_order.clh. */
 #define TILE_LINES 64 /* a multiple of what any scan takes */
-#define BLOCK_KEYS 512
+#define KEY_ITEMS 256 /* keys that a work-group measures */
 #define CHUNKS_MOST 512
-#define ORDER_ITEMS 256
+#define ORDER_ITEMS 128
+#define HELD_ITEMS 4096
 #define WEIGHTS_BYTES 320 /* of a line */
 #define THRESHOLD_LINES 4 /* of a work-group */
 #define LINE_BYTES 16	  /* of struct line, of struct range */
@@ -24,9 +25,12 @@
 #define PASS_BYTES_LEAST ((int64_t)256 << 20)
 #define PASS_BYTES_MOST ((int64_t)3 << 30)
 
-static const char *const entries[] = {
-	"prepare_lines", "score_sample", "find_thresholds", "scan_keys",
-	"choose_listed", "repair_lines", "count_nan_rows",  NULL};
+#define ENTRIES                                                                         \
+	"prepare_lines", "score_sample", "find_thresholds", "scan_keys", "choose_listed", \
+		"choose_long", "repair_lines", "count_nan_rows"
+
+static const char *const entries[] = {ENTRIES, NULL};
+static const char *const e4m3_entries[] = {ENTRIES, "measure_keys", NULL};
 
 static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
 		   const struct hys_problem *problem, struct hys_ocl_options *options)
@@ -38,6 +42,7 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 	hys_ocl_define(options, "INDEX_TYPE", scoring->dtype);
 	hys_ocl_define(options, "GROUP_HEADS", scoring->heads / scoring->groups);
 	hys_ocl_define(options, "DIM", scoring->dim);
+	hys_ocl_define(options, "KEY_SETS", scan->key_sets);
 	hys_ocl_define(options, "ACTIVATION",
 		       scoring->activation == HYS_ACTIVATION_RELU ? relu : 0);
 	if (scan->local_bytes)
@@ -50,6 +55,18 @@ const struct hys_ocl_scan hys_ocl_scan_wgmma = {
 	.items = 384,
 	.tile_lines = 64,
 	.line_lists = 8,
+	.key_sets = 4,
+};
+
+/* Keys of one byte a channel: twice as many in the same registers. */
+const struct hys_ocl_scan hys_ocl_scan_wgmma_e4m3 = {
+	.source = {"select_wgmma.cl", e4m3_entries, define, NULL, "sm_90a"},
+	.local_bytes = 143360,
+	.items = 384,
+	.tile_lines = 64,
+	.line_lists = 8,
+	.key_sets = 8,
+	.e4m3 = true,
 };
 
 bool hys_ocl_scan_applicable(const struct hys_kernel *kernel, const struct hys_device *device,
@@ -57,11 +74,12 @@ bool hys_ocl_scan_applicable(const struct hys_kernel *kernel, const struct hys_d
 {
 	const struct hys_scoring *scoring = &problem->scoring;
 	const struct hys_choosing *choosing = &problem->choosing;
-	(void)kernel;
+	const struct hys_ocl_scan *scan = kernel->detail;
 	(void)device;
-	if (scoring->dtype != HYS_BF16 && scoring->dtype != HYS_F16)
-		snprintf(reason, HYS_REASON_SIZE, "it scores bf16 and f16, the index is %s",
-			 hys_dtype_name(scoring->dtype));
+	if (scan->e4m3 ? scoring->dtype != HYS_F8E4M3
+		       : scoring->dtype != HYS_BF16 && scoring->dtype != HYS_F16)
+		snprintf(reason, HYS_REASON_SIZE, "it scores %s, the index is %s",
+			 scan->e4m3 ? "f8e4m3" : "bf16 and f16", hys_dtype_name(scoring->dtype));
 	else if (scoring->heads / scoring->groups > 64 || scoring->dim > 128)
 		snprintf(reason, HYS_REASON_SIZE,
 			 "it scores up to 64 heads of 128 in a group, the index has %d of %d",
@@ -122,7 +140,14 @@ static int32_t capacity_of(const struct hys_ocl_scan *scan, const struct hys_siz
 static int64_t packed_bytes(const struct hys_problem *problem)
 {
 	const int64_t heads = problem->scoring.heads / problem->scoring.groups;
-	return hys_round_up(heads, 16) * (problem->scoring.dim * 2 <= 128 ? 128 : 256);
+	const int64_t row = problem->scoring.dim * (problem->scoring.dtype == HYS_F8E4M3 ? 1 : 2);
+	return hys_round_up(heads, 16) * (row <= 128 ? 128 : 256);
+}
+
+/* Keys that a work-group scans at a time; samples come in whole such blocks. */
+static int64_t block_keys(const struct hys_ocl_scan *scan)
+{
+	return (int64_t)128 * scan->key_sets;
 }
 
 static int64_t line_bytes(const struct hys_ocl_scan *scan, const struct hys_size *size,
@@ -130,7 +155,7 @@ static int64_t line_bytes(const struct hys_ocl_scan *scan, const struct hys_size
 {
 	const int64_t lists = (int64_t)splits * scan->line_lists, i32 = sizeof(cl_int);
 	return packed_bytes(size->problem) + WEIGHTS_BYTES + 2 * LINE_BYTES + samples * i32 +
-	       lists * (capacity_of(scan, size, splits) * (int64_t)PAIR_BYTES + i32) + 5 * i32;
+	       lists * (capacity_of(scan, size, splits) * (int64_t)PAIR_BYTES + i32) + 4 * i32;
 }
 
 static int64_t pass_limit(const struct hys_device *device)
@@ -176,11 +201,11 @@ static void lay_out_lines(struct layout *layout, const struct hys_ocl_scan *scan
 	pass->table = take(layout, lines * LINE_BYTES);
 	pass->thresholds = take(layout, lines * i32);
 	pass->floors = take(layout, lines * i32);
+	pass->errors = take(layout, lines * i32);
 	pass->tiles = take(layout, hys_ocl_divide_up(lines, TILE_LINES) * LINE_BYTES);
 	pass->samples = take(layout, hys_round_up(lines, TILE_LINES) * pass->samples_room * i32);
 	pass->lists = take(layout, lines * lists * pass->capacity * PAIR_BYTES);
 	pass->counts = take(layout, lines * lists * i32);
-	pass->done = take(layout, (2 + 2 * lines) * i32);
 	pass->repairs = take(layout, lines * i32);
 }
 
@@ -193,7 +218,7 @@ static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *de
 	*layout = (struct layout){0};
 	pass->groups = (cl_int)groups;
 	pass->samples_room = (cl_int)hys_min64(
-		SAMPLES_MOST, hys_round_up(most_entries(size) / 32 + 1, BLOCK_KEYS));
+		SAMPLES_MOST, hys_round_up(most_entries(size) / 32 + 1, block_keys(scan)));
 	/* passes of one size: the fewest that fit */
 	const int64_t each = most_line_bytes(scan, size, pass->samples_room);
 	const int64_t fit = hys_max64(1, pass_limit(device) / each / unit);
@@ -202,6 +227,9 @@ static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *de
 	pass->splits = splits_of(scan, device, layout->lines);
 	pass->capacity = capacity_of(scan, size, pass->splits);
 	pass->flags = take(layout, size->rows * (int64_t)sizeof(cl_int));
+	pass->longest = take(layout, (int64_t)sizeof(cl_float));
+	/* for all lines, and in front: NVIDIA's driver fails over fills behind 2 GiB */
+	pass->done = take(layout, (2 + 2 * lines) * (int64_t)sizeof(cl_int));
 	lay_out_repair(layout, size);
 	lay_out_lines(layout, scan, size->problem, layout->lines);
 }
@@ -282,10 +310,30 @@ static hys_status prepare_lines(const struct job *job, struct hys_error *error)
 	return launch(&args, job->pass.lines, 128, error);
 }
 
+static void key_args(struct hys_ocl_args *args, const struct job *job)
+{
+	hys_ocl_arg_tensor(args, &job->args->index_k);
+	hys_ocl_arg_tensor(args, &job->args->index_k_scale);
+}
+
+/* The longest key, to which errors of e4m3 are in proportion. */
+static hys_status measure_keys(const struct job *job, struct hys_error *error)
+{
+	const int64_t keys = job->args->index_k.shape[0];
+	hys_status status = HYS_OK;
+	HYS_TRY(clear(job, job->pass.longest, (int64_t)sizeof(cl_float), error));
+	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_MEASURE);
+	key_args(&args, job);
+	hys_ocl_arg_i64(&args, keys);
+	status = launch(&args, hys_ocl_divide_up(keys, KEY_ITEMS), KEY_ITEMS, error);
+cleanup:
+	return status;
+}
+
 static hys_status score_sample(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_SAMPLE);
-	hys_ocl_arg_tensor(&args, &job->args->index_k);
+	key_args(&args, job);
 	return launch(&args, hys_ocl_divide_up(job->pass.lines, job->scan->tile_lines),
 		      job->scan->items, error);
 }
@@ -300,15 +348,18 @@ static hys_status find_thresholds(const struct job *job, struct hys_error *error
 static hys_status scan_keys(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_KEYS);
-	hys_ocl_arg_tensor(&args, &job->args->index_k);
+	key_args(&args, job);
 	return launch(&args,
 		      hys_ocl_divide_up(job->pass.lines, job->scan->tile_lines) * job->pass.splits,
 		      job->scan->items, error);
 }
 
-static hys_status choose_listed(const struct job *job, struct hys_error *error)
+/* `step`: for lines whose lists fit into a work-group's registers, or for the others. */
+static hys_status choose_listed(const struct job *job, enum hys_ocl_scan_step step,
+				struct hys_error *error)
 {
-	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_CHOOSE);
+	struct hys_ocl_args args = begin(job, step);
+	key_args(&args, job);
 	output_args(&args, job);
 	return launch(&args, job->pass.lines, ORDER_ITEMS, error);
 }
@@ -317,7 +368,7 @@ static hys_status choose_listed(const struct job *job, struct hys_error *error)
 static hys_status repair_lines(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_REPAIR);
-	hys_ocl_arg_tensor(&args, &job->args->index_k);
+	key_args(&args, job);
 	output_args(&args, job);
 	return launch(&args,
 		      hys_min64(job->pass.lines * job->pass.repair_chunks,
@@ -343,7 +394,9 @@ static hys_status run_pass(const struct job *job, struct hys_error *error)
 	HYS_TRY(score_sample(job, error));
 	HYS_TRY(find_thresholds(job, error));
 	HYS_TRY(scan_keys(job, error));
-	HYS_TRY(choose_listed(job, error));
+	HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE, error));
+	if ((int64_t)job->pass.capacity * job->pass.splits * job->scan->line_lists > HELD_ITEMS)
+		HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE_LONG, error));
 	HYS_TRY(repair_lines(job, error));
 cleanup:
 	return status;
@@ -366,6 +419,8 @@ hys_status hys_ocl_scan_run(const struct hys_kernel *kernel, struct hys_stream *
 	job.pass.scored = hys_present(&job.args->scores) || hys_present(&job.args->kth) ||
 			  hys_present(&job.args->nan_rows);
 	HYS_TRY(clear(&job, job.pass.flags, call->size.rows * (int64_t)sizeof(cl_int), error));
+	if (job.scan->e4m3)
+		HYS_TRY(measure_keys(&job, error));
 	for (int64_t first = 0; first < lines; first += job.layout.lines) {
 		job.pass.line_first = first;
 		job.pass.lines = hys_min64(job.layout.lines, lines - first);

@@ -12,8 +12,10 @@ enum hys_ocl_scan_step {
 	HYS_OCL_SCAN_THRESHOLDS,
 	HYS_OCL_SCAN_KEYS,
 	HYS_OCL_SCAN_CHOOSE,
+	HYS_OCL_SCAN_CHOOSE_LONG,
 	HYS_OCL_SCAN_REPAIR,
-	HYS_OCL_SCAN_NAN_ROWS /* once, at the end */
+	HYS_OCL_SCAN_NAN_ROWS, /* once, at the end */
+	HYS_OCL_SCAN_MEASURE   /* e4m3: once, before all */
 };
 
 /* detail of the rows: `source` first. */
@@ -23,12 +25,15 @@ struct hys_ocl_scan {
 	int32_t items;	     /* of its work-groups */
 	int32_t tile_lines;  /* that a work-group scans */
 	int32_t line_lists;  /* that a work-group fills for each of them */
+	int32_t key_sets;    /* that a work-group scans at a time, of 128 keys */
+	bool e4m3;
 };
 
 /* struct scan of select_scan.clh. Offsets are bytes into the workspace. */
 struct hys_ocl_scan_pass {
 	cl_long line_first, lines;
 	cl_long packed, weights, table, thresholds, floors, tiles, samples, lists, counts, flags;
+	cl_long errors, longest;
 	cl_long done, repairs, scratch;
 	cl_int groups, scored;
 	cl_int samples_room, capacity, splits;
@@ -44,5 +49,6 @@ hys_status hys_ocl_scan_run(const struct hys_kernel *kernel, struct hys_stream *
 			    void *instance, const struct hys_call *call, struct hys_error *error);
 
 extern const struct hys_ocl_scan hys_ocl_scan_wgmma;
+extern const struct hys_ocl_scan hys_ocl_scan_wgmma_e4m3;
 
 #endif
