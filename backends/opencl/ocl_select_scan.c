@@ -69,6 +69,15 @@ const struct hys_ocl_scan hys_ocl_scan_wgmma_e4m3 = {
 	.e4m3 = true,
 };
 
+/* A warp a line. */
+const struct hys_ocl_scan hys_ocl_scan_mma = {
+	.source = {"select_scan_mma.cl", entries, define, NULL, NULL},
+	.items = 256,
+	.tile_lines = 8,
+	.line_lists = 1,
+	.key_sets = 4,
+};
+
 bool hys_ocl_scan_applicable(const struct hys_kernel *kernel, const struct hys_device *device,
 			     const struct hys_problem *problem, char reason[HYS_REASON_SIZE])
 {

@@ -50,5 +50,6 @@ hys_status hys_ocl_scan_run(const struct hys_kernel *kernel, struct hys_stream *
 
 extern const struct hys_ocl_scan hys_ocl_scan_wgmma;
 extern const struct hys_ocl_scan hys_ocl_scan_wgmma_e4m3;
+extern const struct hys_ocl_scan hys_ocl_scan_mma;
 
 #endif

@@ -1,0 +1,341 @@
+/* select_scan_mma.cl - select's scan by mma.sync, for sm_80 and newer within 48 KiB of local memory.
+ *
+ * A warp scans the keys for one line, whose heads it holds as B fragments in registers. Eight lines
+ * share tiles of 64 keys in local memory, of which one is copied while another is read.
+ * Sums do not depend on which channel meets which step, as long as keys and heads agree: lane c of
+ * four has channels 8c to 8c + 7 of each 32, two steps, so that it loads 16 bytes at a time.
+ * Options besides those of select_scan.clh: KEY_SETS, ACTIVATION (0 = none, 1 = relu, 2 = relu with a
+ * negative scale). */
+#define LINE_LISTS 1
+#define BLOCK_KEYS (KEY_SETS * 128)
+#include "select_scan.clh"
+
+#define LINES 8 /* of a work-group */
+#define ITEMS (LINES * 32)
+#define TILE_KEYS 64
+#define TILE_BYTES (TILE_KEYS * ROW_BYTES)
+#define EXACT_STEPS (ROW_BYTES / 32)
+#define PAIRS (EXACT_STEPS / 2) /* of steps */
+#define HEAD_TILES (COLUMNS / 8)
+
+/* What select_repair.clh asks of wgmma. */
+#define DECLARE_SUMS
+#define FENCE_HEADS
+#define HEADS_BYTES PACKED_BYTES
+
+/* ---- products ---- */
+
+#if INDEX_TYPE == TYPE_F16
+#define MMA_TYPES "f16.f16"
+#else
+#define MMA_TYPES "bf16.bf16"
+#endif
+
+/* sums += a of 16 keys times b of 8 heads, 16 channels of each. */
+INLINE void multiply(float sums[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1)
+{
+	__asm__("mma.sync.aligned.m16n8k16.row.col.f32." MMA_TYPES ".f32 "
+		"{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+		: "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+		: "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+/* Two steps. */
+INLINE void multiply_pair(float sums[4], uint4 low, uint4 high, uint4 heads)
+{
+	multiply(sums, low.x, high.x, low.y, high.y, heads.x, heads.y);
+	multiply(sums, low.z, high.z, low.w, high.w, heads.z, heads.w);
+}
+
+static inline float activate(float x)
+{
+	float y = x;
+	if (ACTIVATION == 1)
+		__asm__("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+	else if (ACTIVATION == 2)
+		__asm__("min.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+/* Adds the sums of a tile of heads to the totals of keys g (heads 2c and 2c + 1) and g + 8. Columns
+ * without a head are left out: they may be zero times infinity. */
+INLINE void add_heads(float totals[4], const float sums[4], float even, float odd, int tile,
+		      uint lane)
+{
+	UNROLL for (int i = 0; i < 4; i++) {
+		const float total = fma(activate(sums[i]), i % 2 ? odd : even, totals[i]);
+		const bool there = tile * 8 + (int)(lane & 3u) * 2 + i % 2 < GROUP_HEADS;
+		totals[i] = tile * 8 + 8 <= GROUP_HEADS || there ? total : totals[i];
+	}
+}
+
+/* The sum over a pair of lanes: of x in the even one, of y in the odd one. */
+static inline float sum_pair(float x, float y, uint lane)
+{
+	const bool odd = lane & 1u;
+	return (odd ? y : x) + shuffle_xor(odd ? x : y, 1);
+}
+
+/* The sum over two pairs: of x in lanes 0 and 1 of four, of y in lanes 2 and 3. */
+static inline float sum_pairs(float x, float y, uint lane)
+{
+	const bool high = lane & 2u;
+	return (high ? y : x) + shuffle_xor(high ? x : y, 2);
+}
+
+/* ---- repair ---- */
+
+/* 16 keys: rows g and g + 8. */
+struct fragment {
+	uint4 low, high; /* of two steps; of the first half only */
+};
+
+INLINE void load_fragments_of(struct fragment to[EXACT_STEPS], const struct keys *keys, long low,
+			      long high, uint c)
+{
+	const __global uchar *low_row = keys->first + low * keys->pitch;
+	const __global uchar *high_row = keys->first + high * keys->pitch;
+	UNROLL for (int p = 0; p < PAIRS; p++) {
+		const int at = p * 64 + (int)c * 16, bytes = clamp(DIM * 2 - at, 0, 16);
+		to[p].low = load_chunk(low_row + (bytes ? at : 0), bytes);
+		to[p].high = load_chunk(high_row + (bytes ? at : 0), bytes);
+	}
+}
+
+/* A line's packed heads. */
+INLINE void stage_heads(__local uchar *to, const __global uchar *packed)
+{
+	for (int i = (int)get_local_id(0); i < PACKED_BYTES / 16; i += ORDER_ITEMS)
+		((__local uint4 *)to)[i] = ((const __global uint4 *)packed)[i];
+}
+
+/* Where lane c's part of a head's pair of steps is in packed heads. */
+static inline uint head_at(uint head, uint pair, uint c)
+{
+	return pair / 2u * COLUMN_HALF + swizzled(head, pair % 2u * 64u + c * 16u);
+}
+
+/* The scores of 16 keys: key g in even lanes, g + 8 in odd ones, added over two of four lanes. */
+INLINE float score_fragments(const struct fragment keys[EXACT_STEPS], const __local uchar *heads,
+			     const float weights[16], uint lane)
+{
+	float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+	UNROLL for (int j = 0; j < HEAD_TILES; j++) {
+		float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+		UNROLL for (int p = 0; p < PAIRS; p++)
+			multiply_pair(sums, keys[p].low, keys[p].high,
+				      *(const __local uint4 *)(heads + head_at((uint)j * 8u + lane / 4u,
+									      (uint)p, lane & 3u)));
+		add_heads(totals, sums, weights[2 * j], weights[2 * j + 1], j, lane);
+	}
+	return sum_pair(totals[0] + totals[1], totals[2] + totals[3], lane);
+}
+
+#include "select_choose.clh"
+
+/* ---- the scan ---- */
+
+/* A line's heads and weights, of a warp. */
+struct heads {
+	uint4 b[HEAD_TILES][PAIRS];
+	float weights[16];
+};
+
+INLINE void load_heads(struct heads *to, const __global uchar *packed, const __global float *weights,
+		       uint lane)
+{
+	UNROLL for (int j = 0; j < HEAD_TILES; j++)
+		UNROLL for (int p = 0; p < PAIRS; p++)
+			to->b[j][p] = *(const __global uint4 *)(packed +
+								head_at((uint)j * 8u + lane / 4u,
+									(uint)p, lane & 3u));
+	for (int j = 0; j < 16; j++)
+		to->weights[j] = weights[(lane & 3u) * 20u + (uint)j];
+}
+
+/* 16 bytes of a key in a tile: neighbouring rows differ in their banks. */
+static inline uint tile_at(uint row, uint chunk)
+{
+	return row * ROW_BYTES + (chunk ^ (row & 1u) << 2) * 16u;
+}
+
+/* Keys of a tile, from a position on; those past the last are the last, which nobody asks for. */
+INLINE void copy_tile(__local uchar *tile, struct keys keys, struct range range, int position,
+		      bool aligned)
+{
+	UNROLL for (int i = 0; i < TILE_KEYS * CHUNKS / ITEMS; i++) {
+		const uint number = (uint)get_local_id(0) + (uint)i * ITEMS;
+		const uint row = number / CHUNKS, chunk = number % CHUNKS;
+		const int at = min(position + (int)row, range.count - 1);
+		const int bytes = clamp(DIM * 2 - (int)chunk * 16, 0, 16);
+		const __global uchar *from =
+			keys.first + (range.first + (long)at * range.step) * keys.pitch +
+			(bytes ? chunk * 16u : 0u);
+		if (aligned)
+			copy16(local_address(tile) + tile_at(row, chunk), from, (uint)bytes);
+		else
+			*(__local uint4 *)(tile + tile_at(row, chunk)) = load_chunk(from, bytes);
+	}
+	copy_commit();
+}
+
+/* Totals of 16 keys of a tile. */
+INLINE float score_rows(const __local uchar *tile, uint row, const struct heads *heads, uint lane)
+{
+	float sums[HEAD_TILES][4], totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+	UNROLL for (int j = 0; j < HEAD_TILES; j++)
+		UNROLL for (int i = 0; i < 4; i++)
+			sums[j][i] = 0.0f;
+	row += lane / 4u;
+	UNROLL for (int p = 0; p < PAIRS; p++) {
+		const uint chunk = (uint)p * 4u + (lane & 3u);
+		const uint4 low = *(const __local uint4 *)(tile + tile_at(row, chunk));
+		const uint4 high = *(const __local uint4 *)(tile + tile_at(row + 8u, chunk));
+		UNROLL for (int j = 0; j < HEAD_TILES; j++)
+			multiply(sums[j], low.x, high.x, low.y, high.y, heads->b[j][p].x,
+				 heads->b[j][p].y);
+		UNROLL for (int j = 0; j < HEAD_TILES; j++)
+			multiply(sums[j], low.z, high.z, low.w, high.w, heads->b[j][p].z,
+				 heads->b[j][p].w);
+	}
+	UNROLL for (int j = 0; j < HEAD_TILES; j++)
+		add_heads(totals, sums[j], heads->weights[2 * j], heads->weights[2 * j + 1], j,
+			  lane);
+	return sum_pair(totals[0] + totals[1], totals[2] + totals[3], lane);
+}
+
+/* Where a line's scores go: to its list, what exceeds the threshold, or all of them to the sample. */
+struct sink {
+	__global float *samples; /* or null */
+	__global uint2 *list;
+	float threshold;
+	int capacity, count;
+};
+
+INLINE void put_score(struct sink *sink, struct line line, struct range range, int position,
+		      float score, uint lane)
+{
+	const int key = range.first + position * range.step;
+	const bool there = position < range.count;
+	if (sink->samples) {
+		if (there)
+			sink->samples[position] = score;
+		return;
+	}
+	const bool listed = there && !(score <= sink->threshold) &&
+			    (uint)(key - line.begin) < (uint)line.length;
+	const uint lanes = ballot(listed);
+	const int at = sink->count + (int)popcount(lanes & lanes_below(lane));
+	if (listed && at < sink->capacity)
+		sink->list[at] = (uint2)((uint)key, as_uint(score));
+	sink->count += (int)popcount(lanes);
+}
+
+/* Scores tiles `split`, split + splits, ... of a range for each warp's line. */
+INLINE void scan_tiles(__local uchar *tiles, struct keys keys, struct range range, struct line line,
+		       const struct heads *heads, struct sink *sink, int split, int splits)
+{
+	const uint lane = (uint)get_local_id(0) & 31u;
+	const bool aligned = (((long)keys.first | keys.pitch) & 15) == 0;
+	const int step = splits * TILE_KEYS, own = (int)((lane >> 1 & 1u) * 16u +
+							(lane & 1u) * 8u + lane / 4u);
+	int position = split * TILE_KEYS;
+	uint side = 0;
+	if (position < range.count)
+		copy_tile(tiles, keys, range, position, aligned);
+	for (; position < range.count; position += step, side ^= 1u) {
+		const __local uchar *tile = tiles + side * TILE_BYTES;
+		COPY_WAIT(0);
+		barrier(CLK_LOCAL_MEM_FENCE);
+		if (position + step < range.count)
+			copy_tile(tiles + (side ^ 1u) * TILE_BYTES, keys, range, position + step,
+				  aligned);
+		if (!meets(line, range, position, position + TILE_KEYS))
+			continue;
+		ROLLED for (uint row = 0; row < TILE_KEYS; row += 32u) {
+			const float x = score_rows(tile, row, heads, lane);
+			const float y = score_rows(tile, row + 16u, heads, lane);
+			put_score(sink, line, range, position + (int)row + own,
+				  sum_pairs(x, y, lane), lane);
+		}
+	}
+}
+
+/* The line of this warp; empty past the last. */
+static inline struct line line_of(const __global struct line *table, long line, long lines)
+{
+	struct line own = {0, 0, 0, 0};
+	if (line < lines)
+		own = table[line];
+	if (!own.scanned)
+		own.length = 0;
+	return own;
+}
+
+/* Scores a sample of each line's entries. Work-groups: LINES lines. */
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+score_sample(SCAN_ARGS, KEY_ARGS)
+{
+	__local uchar tiles[2 * TILE_BYTES] __attribute__((aligned(128)));
+	__local struct line lines[TILE_LINES];
+	__local float thresholds[TILE_LINES];
+	__local int ends[2];
+	const struct keys keys = KEYS;
+	const int item = (int)get_local_id(0);
+	const long line = (long)(get_num_groups(0) - 1 - get_group_id(0)) * LINES + item / 32;
+	const long tile = line / TILE_LINES;
+	load_tile(AT(const struct line, table), AT(const float, thresholds), sc.lines, tile, ITEMS,
+		  lines, thresholds);
+	barrier(CLK_LOCAL_MEM_FENCE);
+	/* Lines that choose all they see need no threshold. */
+	if (item < TILE_LINES && lines[item].length <= lines[item].want)
+		lines[item].length = 0;
+	const struct range range = sample_range(tile_interval(lines, ends), sc.samples_room);
+	if (item == 0)
+		AT(struct range, tiles)[tile] = range;
+	const struct line own = lines[line % TILE_LINES];
+	struct heads heads;
+	struct sink sink = {AT(float, samples) + line * sc.samples_room, 0, 0.0f, 0, 0};
+	if (own.length > 0)
+		load_heads(&heads, AT(const uchar, packed) + line * PACKED_BYTES,
+			   AT(const float, weights) + line * PACKED_WEIGHTS, (uint)item & 31u);
+	scan_tiles(tiles, keys, range, own, &heads, &sink, 0, 1);
+}
+
+/* Scores all entries and lists those above the threshold. Work-groups: LINES lines times sc.splits;
+ * later rows, which tend to see more, come first. */
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+scan_keys(SCAN_ARGS, KEY_ARGS)
+{
+	__local uchar tiles[2 * TILE_BYTES] __attribute__((aligned(128)));
+	__local int ends[2];
+	const struct keys keys = KEYS;
+	const int item = (int)get_local_id(0);
+	const int number = (int)(get_num_groups(0) - 1 - get_group_id(0));
+	const int split = number % sc.splits;
+	const long line = (long)(number / sc.splits) * LINES + item / 32;
+	const struct line own = line_of(AT(const struct line, table), line, sc.lines);
+	if (item == 0) {
+		ends[0] = INT_MAX;
+		ends[1] = 0;
+	}
+	barrier(CLK_LOCAL_MEM_FENCE);
+	if (item % 32 == 0 && own.length > 0) {
+		atomic_min(&ends[0], own.begin);
+		atomic_max(&ends[1], own.begin + own.length);
+	}
+	barrier(CLK_LOCAL_MEM_FENCE);
+	const int first = min(ends[0], ends[1]);
+	const struct range range = {first, 1, ends[1] - first, 0};
+	struct heads heads;
+	struct sink sink = {0, AT(uint2, lists) + (line * sc.splits + split) * sc.capacity, 0.0f,
+			    sc.capacity, 0};
+	if (own.length > 0) {
+		sink.threshold = AT(const float, thresholds)[line];
+		load_heads(&heads, AT(const uchar, packed) + line * PACKED_BYTES,
+			   AT(const float, weights) + line * PACKED_WEIGHTS, (uint)item & 31u);
+	}
+	scan_tiles(tiles, keys, range, own, &heads, &sink, split, sc.splits);
+	if (line < sc.lines && item % 32 == 0)
+		AT(int, counts)[line * sc.splits + split] = sink.count;
+}
