@@ -2,8 +2,6 @@
  *
  * A warp scans the keys for one line, whose heads it holds as B fragments in registers. Eight lines
  * share tiles of 64 keys in local memory, of which one is copied while another is read.
- * Sums do not depend on which channel meets which step, as long as keys and heads agree: lane c of
- * four has channels 8c to 8c + 7 of each 32, two steps, so that it loads 16 bytes at a time.
  * Options besides those of select_scan.clh: KEY_SETS, ACTIVATION (0 = none, 1 = relu, 2 = relu with a
  * negative scale). */
 #define LINE_LISTS 1
@@ -15,13 +13,11 @@
 #define TILE_KEYS 64
 #define TILE_BYTES (TILE_KEYS * ROW_BYTES)
 #define EXACT_STEPS (ROW_BYTES / 32)
-#define PAIRS (EXACT_STEPS / 2) /* of steps */
 #define HEAD_TILES (COLUMNS / 8)
 
 /* What select_repair.clh asks of wgmma. */
 #define DECLARE_SUMS
 #define FENCE_HEADS
-#define HEADS_BYTES PACKED_BYTES
 
 /* ---- products ---- */
 
@@ -31,20 +27,26 @@
 #define MMA_TYPES "bf16.bf16"
 #endif
 
-/* sums += a of 16 keys times b of 8 heads, 16 channels of each. */
-INLINE void multiply(float sums[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1)
-{
-	__asm__("mma.sync.aligned.m16n8k16.row.col.f32." MMA_TYPES ".f32 "
-		"{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-		: "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-		: "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
+/* The A fragment of 16 keys and 16 channels. */
+struct fragment {
+	uint x_[4];
+};
 
-/* Two steps. */
-INLINE void multiply_pair(float sums[4], uint4 low, uint4 high, uint4 heads)
+/* sums = those of `to` or 0, and a of 16 keys times b of 8 heads, 16 channels of each. */
+#define MULTIPLY(sums, a, b, to)                                                           \
+	__asm__("mma.sync.aligned.m16n8k16.row.col.f32." MMA_TYPES ".f32 "                 \
+		"{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"                \
+		: "=f"((sums)[0]), "=f"((sums)[1]), "=f"((sums)[2]), "=f"((sums)[3])       \
+		: "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b).x),          \
+		  "r"((b).y), "f"((to)[0]), "f"((to)[1]), "f"((to)[2]), "f"((to)[3]))
+
+INLINE void multiply(float sums[4], const uint a[4], uint2 b, bool first)
 {
-	multiply(sums, low.x, high.x, low.y, high.y, heads.x, heads.y);
-	multiply(sums, low.z, high.z, low.w, high.w, heads.z, heads.w);
+	const float none[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+	if (first)
+		MULTIPLY(sums, a, b, none);
+	else
+		MULTIPLY(sums, a, b, sums);
 }
 
 static inline float activate(float x)
@@ -85,34 +87,11 @@ static inline float sum_pairs(float x, float y, uint lane)
 
 /* ---- repair ---- */
 
-/* 16 keys: rows g and g + 8. */
-struct fragment {
-	uint4 low, high; /* of two steps; of the first half only */
-};
-
-INLINE void load_fragments_of(struct fragment to[EXACT_STEPS], const struct keys *keys, long low,
-			      long high, uint c)
+/* The B fragment of 8 heads and 16 channels, of packed heads. */
+static inline uint head_at(int tile, int step, uint lane)
 {
-	const __global uchar *low_row = keys->first + low * keys->pitch;
-	const __global uchar *high_row = keys->first + high * keys->pitch;
-	UNROLL for (int p = 0; p < PAIRS; p++) {
-		const int at = p * 64 + (int)c * 16, bytes = clamp(DIM * 2 - at, 0, 16);
-		to[p].low = load_chunk(low_row + (bytes ? at : 0), bytes);
-		to[p].high = load_chunk(high_row + (bytes ? at : 0), bytes);
-	}
-}
-
-/* A line's packed heads. */
-INLINE void stage_heads(__local uchar *to, const __global uchar *packed)
-{
-	for (int i = (int)get_local_id(0); i < PACKED_BYTES / 16; i += ORDER_ITEMS)
-		((__local uint4 *)to)[i] = ((const __global uint4 *)packed)[i];
-}
-
-/* Where lane c's part of a head's pair of steps is in packed heads. */
-static inline uint head_at(uint head, uint pair, uint c)
-{
-	return pair / 2u * COLUMN_HALF + swizzled(head, pair % 2u * 64u + c * 16u);
+	return (uint)step / 4u * COLUMN_HALF +
+	       swizzled((uint)tile * 8u + lane / 4u, (uint)step % 4u * 32u + (lane & 3u) * 4u);
 }
 
 /* The scores of 16 keys: key g in even lanes, g + 8 in odd ones, added over two of four lanes. */
@@ -121,15 +100,19 @@ INLINE float score_fragments(const struct fragment keys[EXACT_STEPS], const __lo
 {
 	float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 	UNROLL for (int j = 0; j < HEAD_TILES; j++) {
-		float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-		UNROLL for (int p = 0; p < PAIRS; p++)
-			multiply_pair(sums, keys[p].low, keys[p].high,
-				      *(const __local uint4 *)(heads + head_at((uint)j * 8u + lane / 4u,
-									      (uint)p, lane & 3u)));
+		float sums[4];
+		UNROLL for (int s = 0; s < EXACT_STEPS; s++) {
+			const uint at = head_at(j, s, lane);
+			const uint2 b = (uint2)(*(const __local uint *)(heads + at),
+						*(const __local uint *)(heads + (at ^ 16u)));
+			multiply(sums, keys[s].x_, b, s == 0);
+		}
 		add_heads(totals, sums, weights[2 * j], weights[2 * j + 1], j, lane);
 	}
 	return sum_pair(totals[0] + totals[1], totals[2] + totals[3], lane);
 }
+
+#include "select_fragments.clh"
 
 #include "select_choose.clh"
 
@@ -137,7 +120,7 @@ INLINE float score_fragments(const struct fragment keys[EXACT_STEPS], const __lo
 
 /* A line's heads and weights, of a warp. */
 struct heads {
-	uint4 b[HEAD_TILES][PAIRS];
+	uint2 b[HEAD_TILES][EXACT_STEPS];
 	float weights[16];
 };
 
@@ -145,18 +128,19 @@ INLINE void load_heads(struct heads *to, const __global uchar *packed, const __g
 		       uint lane)
 {
 	UNROLL for (int j = 0; j < HEAD_TILES; j++)
-		UNROLL for (int p = 0; p < PAIRS; p++)
-			to->b[j][p] = *(const __global uint4 *)(packed +
-								head_at((uint)j * 8u + lane / 4u,
-									(uint)p, lane & 3u));
+		UNROLL for (int s = 0; s < EXACT_STEPS; s++) {
+			const uint at = head_at(j, s, lane);
+			to->b[j][s] = (uint2)(*(const __global uint *)(packed + at),
+					      *(const __global uint *)(packed + (at ^ 16u)));
+		}
 	for (int j = 0; j < 16; j++)
 		to->weights[j] = weights[(lane & 3u) * 20u + (uint)j];
 }
 
-/* 16 bytes of a key in a tile: neighbouring rows differ in their banks. */
+/* 16 bytes of a key in a tile. */
 static inline uint tile_at(uint row, uint chunk)
 {
-	return row * ROW_BYTES + (chunk ^ (row & 1u) << 2) * 16u;
+	return chunk / 8u * (TILE_KEYS * 128u) + swizzled(row, chunk % 8u * 16u);
 }
 
 /* Keys of a tile, from a position on; those past the last are the last, which nobody asks for. */
@@ -179,24 +163,16 @@ INLINE void copy_tile(__local uchar *tile, struct keys keys, struct range range,
 	copy_commit();
 }
 
-/* Totals of 16 keys of a tile. */
-INLINE float score_rows(const __local uchar *tile, uint row, const struct heads *heads, uint lane)
+/* Scores of 16 keys of a tile, added over two of four lanes. */
+INLINE float score_rows(uint tile, uint row, const struct heads *heads, uint lane)
 {
 	float sums[HEAD_TILES][4], totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-	UNROLL for (int j = 0; j < HEAD_TILES; j++)
-		UNROLL for (int i = 0; i < 4; i++)
-			sums[j][i] = 0.0f;
-	row += lane / 4u;
-	UNROLL for (int p = 0; p < PAIRS; p++) {
-		const uint chunk = (uint)p * 4u + (lane & 3u);
-		const uint4 low = *(const __local uint4 *)(tile + tile_at(row, chunk));
-		const uint4 high = *(const __local uint4 *)(tile + tile_at(row + 8u, chunk));
+	UNROLL for (int s = 0; s < EXACT_STEPS; s++) {
+		const uint4 x = load_matrices(tile + tile_at(row + (lane & 15u),
+							     (uint)s * 2u + lane / 16u));
+		const uint a[4] = {x.x, x.y, x.z, x.w};
 		UNROLL for (int j = 0; j < HEAD_TILES; j++)
-			multiply(sums[j], low.x, high.x, low.y, high.y, heads->b[j][p].x,
-				 heads->b[j][p].y);
-		UNROLL for (int j = 0; j < HEAD_TILES; j++)
-			multiply(sums[j], low.z, high.z, low.w, high.w, heads->b[j][p].z,
-				 heads->b[j][p].w);
+			multiply(sums[j], a, heads->b[j][s], s == 0);
 	}
 	UNROLL for (int j = 0; j < HEAD_TILES; j++)
 		add_heads(totals, sums[j], heads->weights[2 * j], heads->weights[2 * j + 1], j,
@@ -244,7 +220,7 @@ INLINE void scan_tiles(__local uchar *tiles, struct keys keys, struct range rang
 	if (position < range.count)
 		copy_tile(tiles, keys, range, position, aligned);
 	for (; position < range.count; position += step, side ^= 1u) {
-		const __local uchar *tile = tiles + side * TILE_BYTES;
+		const uint tile = local_address(tiles) + side * TILE_BYTES;
 		COPY_WAIT(0);
 		barrier(CLK_LOCAL_MEM_FENCE);
 		if (position + step < range.count)
