@@ -24,7 +24,7 @@
 #define SLOTS (131072 / TILE_BYTES)
 #define PENDING 3 /* tiles of keys that are copied ahead of the one that is handed over */
 #define KEY_TILES (2 * KEY_SETS)
-#define LINES_AT_ONCE 4
+#define LINES_AT_ONCE (16 / KEY_SETS)
 #define NO_LINE TILE_LINES
 
 #include "select_sums.clh"
