@@ -237,81 +237,42 @@ INLINE void scan_tiles(__local uchar *tiles, struct keys keys, struct range rang
 	}
 }
 
-/* The line of this warp; empty past the last. */
-static inline struct line line_of(const __global struct line *table, long line, long lines)
-{
-	struct line own = {0, 0, 0, 0};
-	if (line < lines)
-		own = table[line];
-	if (!own.scanned)
-		own.length = 0;
-	return own;
-}
-
-/* Scores a sample of each line's entries. Work-groups: LINES lines. */
+/* Scores all entries and lists those above the threshold; or, sampled, scores a sample of each
+ * line's. Work-groups: LINES lines times sc.splits (of a sample: 1); later rows, which tend to see
+ * more, come first. */
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-score_sample(SCAN_ARGS, KEY_ARGS)
+scan_keys(SCAN_ARGS, KEY_ARGS, int sampled)
 {
-	__local uchar tiles[2 * TILE_BYTES] __attribute__((aligned(128)));
+	__local uchar tiles[2 * TILE_BYTES] __attribute__((aligned(1024)));
 	__local struct line lines[TILE_LINES];
 	__local float thresholds[TILE_LINES];
 	__local int ends[2];
 	const struct keys keys = KEYS;
-	const int item = (int)get_local_id(0);
-	const long line = (long)(get_num_groups(0) - 1 - get_group_id(0)) * LINES + item / 32;
-	const long tile = line / TILE_LINES;
+	const int item = (int)get_local_id(0), splits = sampled ? 1 : sc.splits;
+	const int number = (int)(get_num_groups(0) - 1 - get_group_id(0));
+	const long line = (long)(number / splits) * LINES + item / 32, tile = line / TILE_LINES;
+	const int split = number % splits;
 	load_tile(AT(const struct line, table), AT(const float, thresholds), sc.lines, tile, ITEMS,
-		  lines, thresholds);
+		  sampled, lines, thresholds);
 	barrier(CLK_LOCAL_MEM_FENCE);
-	/* Lines that choose all they see need no threshold. */
-	if (item < TILE_LINES && lines[item].length <= lines[item].want)
-		lines[item].length = 0;
-	const struct range range = sample_range(tile_interval(lines, ends), sc.samples_room);
-	if (item == 0)
-		AT(struct range, tiles)[tile] = range;
 	const struct line own = lines[line % TILE_LINES];
+	const float threshold = thresholds[line % TILE_LINES];
+	/* A scan is about the work-group's own lines; samples are the same for a whole tile. */
+	barrier(CLK_LOCAL_MEM_FENCE);
+	if (!sampled && item < TILE_LINES && (item ^ (int)(line % TILE_LINES - item / 32)) / LINES)
+		lines[item].length = 0;
+	const struct range range =
+		range_of(tile_interval(lines, ends), sampled ? sc.samples_room : 0);
+	if (sampled && item == 0)
+		AT(struct range, tiles)[tile] = range;
 	struct heads heads;
-	struct sink sink = {AT(float, samples) + line * sc.samples_room, 0, 0.0f, 0, 0};
+	const long list = line * splits + split;
+	struct sink sink = {sampled ? AT(float, samples) + line * sc.samples_room : 0,
+			    AT(uint2, lists) + list * sc.capacity, threshold, sc.capacity, 0};
 	if (own.length > 0)
 		load_heads(&heads, AT(const uchar, packed) + line * PACKED_BYTES,
 			   AT(const float, weights) + line * PACKED_WEIGHTS, (uint)item & 31u);
-	scan_tiles(tiles, keys, range, own, &heads, &sink, 0, 1);
-}
-
-/* Scores all entries and lists those above the threshold. Work-groups: LINES lines times sc.splits;
- * later rows, which tend to see more, come first. */
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-scan_keys(SCAN_ARGS, KEY_ARGS)
-{
-	__local uchar tiles[2 * TILE_BYTES] __attribute__((aligned(128)));
-	__local int ends[2];
-	const struct keys keys = KEYS;
-	const int item = (int)get_local_id(0);
-	const int number = (int)(get_num_groups(0) - 1 - get_group_id(0));
-	const int split = number % sc.splits;
-	const long line = (long)(number / sc.splits) * LINES + item / 32;
-	const struct line own = line_of(AT(const struct line, table), line, sc.lines);
-	if (item == 0) {
-		ends[0] = INT_MAX;
-		ends[1] = 0;
-	}
-	barrier(CLK_LOCAL_MEM_FENCE);
-	if (item % 32 == 0 && own.length > 0) {
-		atomic_min(&ends[0], own.begin);
-		atomic_max(&ends[1], own.begin + own.length);
-	}
-	barrier(CLK_LOCAL_MEM_FENCE);
-	const int first = min(ends[0], ends[1]);
-	const struct range range = {first, 1, ends[1] - first, 0};
-	struct heads heads;
-	struct sink sink = {0, AT(uint2, lists) + (line * sc.splits + split) * sc.capacity, 0.0f,
-			    sc.capacity, 0};
-	if (own.length > 0) {
-		sink.threshold = AT(const float, thresholds)[line];
-		load_heads(&heads, AT(const uchar, packed) + line * PACKED_BYTES,
-			   AT(const float, weights) + line * PACKED_WEIGHTS, (uint)item & 31u);
-	}
-	scan_tiles(tiles, keys, range, own, &heads, &sink, split, sc.splits);
-	if (line < sc.lines && item % 32 == 0)
-		AT(int, counts)[line * sc.splits + split] = sink.count;
+	scan_tiles(tiles, keys, range, own, &heads, &sink, split, splits);
+	if (!sampled && line < sc.lines && item % 32 == 0)
+		AT(int, counts)[list] = sink.count;
 }

@@ -236,17 +236,15 @@ INLINE void produce(const struct shared *s, struct keys keys, const __global uch
 /* Where scores go: to lists, what exceeds a line's threshold, or all of them to the sample. */
 struct sink {
 	bool sample;
-	__global float *samples; /* of the tile's first line */
-	long samples_pitch;
-	__global uint2 *lists; /* of the tile's first line and this warp */
-	long lists_pitch;      /* of a line */
+	__global uchar *first; /* samples or this warp's list of the tile's first line */
+	long pitch;	       /* bytes of a line */
 	int capacity;
 };
 
 INLINE void put_sample(const struct sink *sink, int line, struct range range, int position,
 		       float x, float y)
 {
-	__global float *to = sink->samples + line * sink->samples_pitch + position;
+	__global float *to = (__global float *)(sink->first + line * sink->pitch) + position;
 	if (line == NO_LINE)
 		return;
 	if (position < range.count)
@@ -267,7 +265,7 @@ INLINE void put_listed(const struct sink *sink, const struct shared *s, int line
 	if ((xs | ys) == 0u)
 		return;
 	__local int *count = &s->counts[line * WARPS + (int)warp];
-	__global uint2 *list = sink->lists + line * sink->lists_pitch;
+	__global uint2 *list = (__global uint2 *)(sink->first + line * sink->pitch);
 	const uint before = lanes_below(lane);
 	const int x_first = *count, y_first = x_first + (int)popcount(xs);
 	const int x_at = x_first + (int)popcount(xs & before);
@@ -393,78 +391,53 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 	}
 }
 
-/* ---- kernels ---- */
+/* ---- the kernel ---- */
 
-/* Scores a sample of each line's entries. Work-groups: tiles of lines. */
+/* Scores all entries and lists those above the threshold; or, sampled, scores a sample of each
+ * line's. Work-groups: tiles of lines times sc.splits (of a sample: 1); later rows, which tend to see
+ * more, come first. */
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-score_sample(SCAN_ARGS, KEY_ARGS)
+scan_keys(SCAN_ARGS, KEY_ARGS, int sampled)
 {
 	LARGE_LOCAL(memory, LOCAL_BYTES)
 	__local int ends[2];
 	const struct shared s = lay_out(memory);
 	const struct keys keys = KEYS;
-	const long tile = (long)(get_num_groups(0) - 1 - get_group_id(0));
-	const long first = tile * TILE_LINES;
+	const int item = (int)get_local_id(0), splits = sampled ? 1 : sc.splits;
+	const int number = (int)(get_num_groups(0) - 1 - get_group_id(0));
+	const long tile = number / splits, first = tile * TILE_LINES;
+	const int split = number % splits;
 	load_tile(AT(const struct line, table), AT(const float, thresholds), sc.lines, tile, ITEMS,
-		  s.lines, s.thresholds);
+		  sampled, s.lines, s.thresholds);
 	prepare_shared(&s);
 	barrier(CLK_LOCAL_MEM_FENCE);
-	/* Lines that choose all they see need no threshold. */
-	const int item = (int)get_local_id(0);
-	if (item < TILE_LINES && s.lines[item].length <= s.lines[item].want)
-		s.lines[item].length = 0;
-	const struct range range = sample_range(tile_interval(s.lines, ends), sc.samples_room);
-	if (item == 0)
+	const struct range range =
+		range_of(tile_interval(s.lines, ends), sampled ? sc.samples_room : 0);
+	if (sampled && item == 0)
 		AT(struct range, tiles)[tile] = range;
 	if (item >= CONSUMERS) {
 		GIVE_REGISTERS(40);
 		if (item < CONSUMERS + 32)
 			produce(&s, keys, AT(const uchar, packed) + first * PACKED_BYTES,
-			AT(const float, weights) + first * PACKED_WEIGHTS, range, 0, 1);
-	} else {
-		TAKE_REGISTERS(232);
-		const struct sink sink = {true, AT(float, samples) + first * sc.samples_room,
-					  sc.samples_room, 0, 0, 0};
-		consume(&s, &sink, &keys, range);
-	}
-}
-
-/* Scores all entries and lists those above the threshold. Work-groups: tiles of lines times
- * sc.splits; later rows, which tend to see more, come first. */
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-scan_keys(SCAN_ARGS, KEY_ARGS)
-{
-	LARGE_LOCAL(memory, LOCAL_BYTES)
-	__local int ends[2];
-	const struct shared s = lay_out(memory);
-	const struct keys keys = KEYS;
-	const int number = (int)(get_num_groups(0) - 1 - get_group_id(0));
-	const long tile = number / sc.splits, first = tile * TILE_LINES;
-	const int split = number % sc.splits;
-	load_tile(AT(const struct line, table), AT(const float, thresholds), sc.lines, tile, ITEMS,
-		  s.lines, s.thresholds);
-	prepare_shared(&s);
-	barrier(CLK_LOCAL_MEM_FENCE);
-	const int2 interval = tile_interval(s.lines, ends);
-	const struct range range = {interval.x, 1, interval.y - interval.x, 0};
-	if ((int)get_local_id(0) >= CONSUMERS) {
-		GIVE_REGISTERS(40);
-		if ((int)get_local_id(0) < CONSUMERS + 32)
-			produce(&s, keys, AT(const uchar, packed) + first * PACKED_BYTES,
 				AT(const float, weights) + first * PACKED_WEIGHTS, range, split,
-				sc.splits);
-	} else {
-		TAKE_REGISTERS(232);
-		const uint lane = (uint)get_local_id(0) & 31u, warp = (uint)get_local_id(0) / 32u;
-		const long lists = (long)sc.splits * LINE_LISTS;
-		const long list = first * lists + split * LINE_LISTS + warp;
-		const struct sink sink = {false, 0, 0, AT(uint2, lists) + list * sc.capacity,
-					  lists * sc.capacity, sc.capacity};
-		consume(&s, &sink, &keys, range);
-		warp_sync();
-		for (long i = lane; i < TILE_LINES && first + i < sc.lines; i += 32)
-			AT(int, counts)[list + i * lists] = s.counts[i * WARPS + warp];
+				splits);
+		return;
 	}
+	TAKE_REGISTERS(232);
+	const uint lane = (uint)item & 31u, warp = (uint)item / 32u;
+	const long lists = (long)splits * LINE_LISTS;
+	const long list = first * lists + split * LINE_LISTS + warp;
+	const struct sink sink = {
+		sampled != 0,
+		sampled ? AT(uchar, samples) + first * sc.samples_room * 4
+			: AT(uchar, lists) + list * sc.capacity * 8,
+		sampled ? (long)sc.samples_room * 4 : lists * sc.capacity * 8, sc.capacity};
+	consume(&s, &sink, &keys, range);
+	if (sampled)
+		return;
+	warp_sync();
+	for (long i = lane; i < TILE_LINES && first + i < sc.lines; i += 32)
+		AT(int, counts)[list + i * lists] = s.counts[i * WARPS + warp];
 }
 
 #include "select_choose.clh"

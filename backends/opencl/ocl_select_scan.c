@@ -26,8 +26,8 @@
 #define PASS_BYTES_MOST ((int64_t)3 << 30)
 
 #define ENTRIES                                                                         \
-	"prepare_lines", "score_sample", "find_thresholds", "scan_keys", "choose_listed", \
-		"choose_long", "repair_lines", "count_nan_rows"
+	"prepare_lines", "find_thresholds", "scan_keys", "choose_listed", "choose_long", \
+		"repair_lines", "count_nan_rows"
 
 static const char *const entries[] = {ENTRIES, NULL};
 static const char *const e4m3_entries[] = {ENTRIES, "measure_keys", NULL};
@@ -339,14 +339,6 @@ cleanup:
 	return status;
 }
 
-static hys_status score_sample(const struct job *job, struct hys_error *error)
-{
-	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_SAMPLE);
-	key_args(&args, job);
-	return launch(&args, hys_ocl_divide_up(job->pass.lines, job->scan->tile_lines),
-		      job->scan->items, error);
-}
-
 static hys_status find_thresholds(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_THRESHOLDS);
@@ -354,13 +346,14 @@ static hys_status find_thresholds(const struct job *job, struct hys_error *error
 		      32 * THRESHOLD_LINES, error);
 }
 
-static hys_status scan_keys(const struct job *job, struct hys_error *error)
+/* All keys, or a sample of them. */
+static hys_status scan_keys(const struct job *job, bool sampled, struct hys_error *error)
 {
+	const int64_t tiles = hys_ocl_divide_up(job->pass.lines, job->scan->tile_lines);
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_KEYS);
 	key_args(&args, job);
-	return launch(&args,
-		      hys_ocl_divide_up(job->pass.lines, job->scan->tile_lines) * job->pass.splits,
-		      job->scan->items, error);
+	hys_ocl_arg_i32(&args, sampled);
+	return launch(&args, sampled ? tiles : tiles * job->pass.splits, job->scan->items, error);
 }
 
 /* `step`: for lines whose lists fit into a work-group's registers, or for the others. */
@@ -400,9 +393,9 @@ static hys_status run_pass(const struct job *job, struct hys_error *error)
 	HYS_TRY(clear(job, job->pass.done, (2 + 2 * job->pass.lines) * (int64_t)sizeof(cl_int),
 		      error));
 	HYS_TRY(prepare_lines(job, error));
-	HYS_TRY(score_sample(job, error));
+	HYS_TRY(scan_keys(job, true, error));
 	HYS_TRY(find_thresholds(job, error));
-	HYS_TRY(scan_keys(job, error));
+	HYS_TRY(scan_keys(job, false, error));
 	HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE, error));
 	if ((int64_t)job->pass.capacity * job->pass.splits * job->scan->line_lists > HELD_ITEMS)
 		HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE_LONG, error));

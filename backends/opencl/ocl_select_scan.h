@@ -8,9 +8,8 @@
  * how it works. */
 enum hys_ocl_scan_step {
 	HYS_OCL_SCAN_PREPARE,
-	HYS_OCL_SCAN_SAMPLE,
 	HYS_OCL_SCAN_THRESHOLDS,
-	HYS_OCL_SCAN_KEYS,
+	HYS_OCL_SCAN_KEYS, /* a sample, before the thresholds; then all */
 	HYS_OCL_SCAN_CHOOSE,
 	HYS_OCL_SCAN_CHOOSE_LONG,
 	HYS_OCL_SCAN_REPAIR,
