@@ -33,12 +33,12 @@ struct fragment {
 };
 
 /* sums = those of `to` or 0, and a of 16 keys times b of 8 heads, 16 channels of each. */
-#define MULTIPLY(sums, a, b, to)                                                           \
-	__asm__("mma.sync.aligned.m16n8k16.row.col.f32." MMA_TYPES ".f32 "                 \
-		"{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"                \
-		: "=f"((sums)[0]), "=f"((sums)[1]), "=f"((sums)[2]), "=f"((sums)[3])       \
-		: "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b).x),          \
-		  "r"((b).y), "f"((to)[0]), "f"((to)[1]), "f"((to)[2]), "f"((to)[3]))
+#define MULTIPLY(sums, a, b, to)                                                              \
+	__asm__("mma.sync.aligned.m16n8k16.row.col.f32." MMA_TYPES ".f32 "                    \
+		"{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"                   \
+		: "=f"((sums)[0]), "=f"((sums)[1]), "=f"((sums)[2]), "=f"((sums)[3])          \
+		: "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b).x), "r"((b).y), \
+		  "f"((to)[0]), "f"((to)[1]), "f"((to)[2]), "f"((to)[3]))
 
 INLINE void multiply(float sums[4], const uint a[4], uint2 b, bool first)
 {
@@ -64,7 +64,8 @@ static inline float activate(float x)
 INLINE void add_heads(float totals[4], const float sums[4], float even, float odd, int tile,
 		      uint lane)
 {
-	UNROLL for (int i = 0; i < 4; i++) {
+	UNROLL for (int i = 0; i < 4; i++)
+	{
 		const float total = fma(activate(sums[i]), i % 2 ? odd : even, totals[i]);
 		const bool there = tile * 8 + (int)(lane & 3u) * 2 + i % 2 < GROUP_HEADS;
 		totals[i] = tile * 8 + 8 <= GROUP_HEADS || there ? total : totals[i];
@@ -99,9 +100,11 @@ INLINE float score_fragments(const struct fragment keys[EXACT_STEPS], const __lo
 			     const float weights[16], uint lane)
 {
 	float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-	UNROLL for (int j = 0; j < HEAD_TILES; j++) {
+	UNROLL for (int j = 0; j < HEAD_TILES; j++)
+	{
 		float sums[4];
-		UNROLL for (int s = 0; s < EXACT_STEPS; s++) {
+		UNROLL for (int s = 0; s < EXACT_STEPS; s++)
+		{
 			const uint at = head_at(j, s, lane);
 			const uint2 b = (uint2)(*(const __local uint *)(heads + at),
 						*(const __local uint *)(heads + (at ^ 16u)));
@@ -124,15 +127,15 @@ struct heads {
 	float weights[16];
 };
 
-INLINE void load_heads(struct heads *to, const __global uchar *packed, const __global float *weights,
-		       uint lane)
+INLINE void load_heads(struct heads *to, const __global uchar *packed,
+		       const __global float *weights, uint lane)
 {
-	UNROLL for (int j = 0; j < HEAD_TILES; j++)
-		UNROLL for (int s = 0; s < EXACT_STEPS; s++) {
-			const uint at = head_at(j, s, lane);
-			to->b[j][s] = (uint2)(*(const __global uint *)(packed + at),
-					      *(const __global uint *)(packed + (at ^ 16u)));
-		}
+	UNROLL for (int j = 0; j < HEAD_TILES; j++) UNROLL for (int s = 0; s < EXACT_STEPS; s++)
+	{
+		const uint at = head_at(j, s, lane);
+		to->b[j][s] = (uint2)(*(const __global uint *)(packed + at),
+				      *(const __global uint *)(packed + (at ^ 16u)));
+	}
 	for (int j = 0; j < 16; j++)
 		to->weights[j] = weights[(lane & 3u) * 20u + (uint)j];
 }
@@ -147,14 +150,15 @@ static inline uint tile_at(uint row, uint chunk)
 INLINE void copy_tile(__local uchar *tile, struct keys keys, struct range range, int position,
 		      bool aligned)
 {
-	UNROLL for (int i = 0; i < TILE_KEYS * CHUNKS / ITEMS; i++) {
+	UNROLL for (int i = 0; i < TILE_KEYS * CHUNKS / ITEMS; i++)
+	{
 		const uint number = (uint)get_local_id(0) + (uint)i * ITEMS;
 		const uint row = number / CHUNKS, chunk = number % CHUNKS;
 		const int at = min(position + (int)row, range.count - 1);
 		const int bytes = clamp(DIM * 2 - (int)chunk * 16, 0, 16);
-		const __global uchar *from =
-			keys.first + (range.first + (long)at * range.step) * keys.pitch +
-			(bytes ? chunk * 16u : 0u);
+		const __global uchar *from = keys.first +
+					     (range.first + (long)at * range.step) * keys.pitch +
+					     (bytes ? chunk * 16u : 0u);
 		if (aligned)
 			copy16(local_address(tile) + tile_at(row, chunk), from, (uint)bytes);
 		else
@@ -167,16 +171,16 @@ INLINE void copy_tile(__local uchar *tile, struct keys keys, struct range range,
 INLINE float score_rows(uint tile, uint row, const struct heads *heads, uint lane)
 {
 	float sums[HEAD_TILES][4], totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-	UNROLL for (int s = 0; s < EXACT_STEPS; s++) {
-		const uint4 x = load_matrices(tile + tile_at(row + (lane & 15u),
-							     (uint)s * 2u + lane / 16u));
+	UNROLL for (int s = 0; s < EXACT_STEPS; s++)
+	{
+		const uint4 x = load_matrices(
+			tile + tile_at(row + (lane & 15u), (uint)s * 2u + lane / 16u));
 		const uint a[4] = {x.x, x.y, x.z, x.w};
 		UNROLL for (int j = 0; j < HEAD_TILES; j++)
 			multiply(sums[j], a, heads->b[j][s], s == 0);
 	}
-	UNROLL for (int j = 0; j < HEAD_TILES; j++)
-		add_heads(totals, sums[j], heads->weights[2 * j], heads->weights[2 * j + 1], j,
-			  lane);
+	UNROLL for (int j = 0; j < HEAD_TILES; j++) add_heads(
+		totals, sums[j], heads->weights[2 * j], heads->weights[2 * j + 1], j, lane);
 	return sum_pair(totals[0] + totals[1], totals[2] + totals[3], lane);
 }
 
@@ -213,8 +217,8 @@ INLINE void scan_tiles(__local uchar *tiles, struct keys keys, struct range rang
 {
 	const uint lane = (uint)get_local_id(0) & 31u;
 	const bool aligned = (((long)keys.first | keys.pitch) & 15) == 0;
-	const int step = splits * TILE_KEYS, own = (int)((lane >> 1 & 1u) * 16u +
-							(lane & 1u) * 8u + lane / 4u);
+	const int step = splits * TILE_KEYS,
+		  own = (int)((lane >> 1 & 1u) * 16u + (lane & 1u) * 8u + lane / 4u);
 	int position = split * TILE_KEYS;
 	uint side = 0;
 	if (position < range.count)
@@ -228,7 +232,8 @@ INLINE void scan_tiles(__local uchar *tiles, struct keys keys, struct range rang
 				  aligned);
 		if (!meets(line, range, position, position + TILE_KEYS))
 			continue;
-		ROLLED for (uint row = 0; row < TILE_KEYS; row += 32u) {
+		ROLLED for (uint row = 0; row < TILE_KEYS; row += 32u)
+		{
 			const float x = score_rows(tile, row, heads, lane);
 			const float y = score_rows(tile, row + 16u, heads, lane);
 			put_score(sink, line, range, position + (int)row + own,
@@ -240,8 +245,8 @@ INLINE void scan_tiles(__local uchar *tiles, struct keys keys, struct range rang
 /* Scores all entries and lists those above the threshold; or, sampled, scores a sample of each
  * line's. Work-groups: LINES lines times sc.splits (of a sample: 1); later rows, which tend to see
  * more, come first. */
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-scan_keys(SCAN_ARGS, KEY_ARGS, int sampled)
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_ARGS, KEY_ARGS,
+									   int sampled)
 {
 	__local uchar tiles[2 * TILE_BYTES] __attribute__((aligned(1024)));
 	__local struct line lines[TILE_LINES];

@@ -144,7 +144,8 @@ INLINE void copy_keys(const struct shared *s, const struct producer *p, uint slo
 	const int bytes = clamp(DIM * UNIT_BYTES - (int)chunk * 16, 0, 16);
 	const uint to = local_address(s->ring) + slot * TILE_BYTES + chunk / 8u * (64 * 128);
 	const __global uchar *from = keys.first + (bytes ? chunk * 16u : 0u);
-	ROLLED for (uint row = p->lane / CHUNKS; row < 64; row += 32 / CHUNKS) {
+	ROLLED for (uint row = p->lane / CHUNKS; row < 64; row += 32 / CHUNKS)
+	{
 		const int at = min(position + (int)row, range.count - 1);
 		const long key = range.first + (long)at * range.step;
 		copy_chunk(to + swizzled(row, chunk % 8u * 16u), from + key * keys.pitch, bytes,
@@ -184,9 +185,9 @@ INLINE void produce_line(const struct shared *s, struct producer *p, const __glo
 		} else {
 			expect_bulk(full, PACKED_BYTES + PACKED_WEIGHTS * 4);
 			copy_expected(local_address(s->ring) + slot * TILE_BYTES,
-				  packed + line * (long)PACKED_BYTES, PACKED_BYTES, full);
+				      packed + line * (long)PACKED_BYTES, PACKED_BYTES, full);
 			copy_expected(local_address(s->weights) + slot * (PACKED_WEIGHTS * 4u),
-				  weights + line * PACKED_WEIGHTS, PACKED_WEIGHTS * 4, full);
+				      weights + line * PACKED_WEIGHTS, PACKED_WEIGHTS * 4, full);
 		}
 	} else {
 		barrier_arrive(full);
@@ -241,8 +242,8 @@ struct sink {
 	int capacity;
 };
 
-INLINE void put_sample(const struct sink *sink, int line, struct range range, int position,
-		       float x, float y)
+INLINE void put_sample(const struct sink *sink, int line, struct range range, int position, float x,
+		       float y)
 {
 	__global float *to = (__global float *)(sink->first + line * sink->pitch) + position;
 	if (line == NO_LINE)
@@ -295,7 +296,8 @@ INLINE void release_slot(const struct shared *s, uint number, uint lane)
 INLINE void load_fragments(struct fragment fragments[STEPS], uint tile, uint warp, uint lane)
 {
 	const uint row = warp * 16u + (lane & 15u), right = lane >> 4;
-	UNROLL for (int s = 0; s < STEPS; s++) {
+	UNROLL for (int s = 0; s < STEPS; s++)
+	{
 		const uint4 x = load_matrices(tile + s / 4 * (64 * 128) +
 					      swizzled(row, (uint)s % 4u * 32u + right * 16u));
 		fragments[s].x_[0] = x.x;
@@ -309,7 +311,8 @@ INLINE void load_fragments(struct fragment fragments[STEPS], uint tile, uint war
 INLINE void load_scales(const struct keys *keys, struct range range, int position,
 			float scales[KEY_SETS / 2])
 {
-	UNROLL for (int i = 0; i < KEY_SETS / 2; i++) {
+	UNROLL for (int i = 0; i < KEY_SETS / 2; i++)
+	{
 		const int at = min(position + i * 128, range.count - 1);
 		scales[i] = key_scale(keys, range.first + (long)at * range.step);
 	}
@@ -332,7 +335,8 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 		if (count < 0)
 			break;
 		struct fragment keys[KEY_SETS][STEPS];
-		UNROLL for (uint t = 0; t < KEY_TILES; t++, at++) {
+		UNROLL for (uint t = 0; t < KEY_TILES; t++, at++)
+		{
 			wait_slot(s, at);
 			if (t / KEY_SETS == group)
 				load_fragments(keys[t % KEY_SETS], ring + at % SLOTS * TILE_BYTES,
@@ -347,11 +351,13 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 		for (int i = 0; i < count; i += LINES_AT_ONCE) {
 			wait_slot(s, at);
 			START("sa", keys[0], ring + at % SLOTS * TILE_BYTES)
-			UNROLL for (int l = 0; l < LINES_AT_ONCE; l++, at++) {
+			UNROLL for (int l = 0; l < LINES_AT_ONCE; l++, at++)
+			{
 				const uint slot = at % SLOTS, tile = ring + slot * TILE_BYTES;
 				const int line = s->slots[slot].line;
 				float weights[16], scores[2], sums[2];
-				UNROLL for (int t = 0; t < KEY_SETS; t += 2) {
+				UNROLL for (int t = 0; t < KEY_SETS; t += 2)
+				{
 					START("sb", keys[t + 1], tile)
 					if (t == 0)
 						load_weights(weights,
@@ -396,8 +402,8 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 /* Scores all entries and lists those above the threshold; or, sampled, scores a sample of each
  * line's. Work-groups: tiles of lines times sc.splits (of a sample: 1); later rows, which tend to see
  * more, come first. */
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-scan_keys(SCAN_ARGS, KEY_ARGS, int sampled)
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_ARGS, KEY_ARGS,
+									   int sampled)
 {
 	LARGE_LOCAL(memory, LOCAL_BYTES)
 	__local int ends[2];
@@ -427,11 +433,11 @@ scan_keys(SCAN_ARGS, KEY_ARGS, int sampled)
 	const uint lane = (uint)item & 31u, warp = (uint)item / 32u;
 	const long lists = (long)splits * LINE_LISTS;
 	const long list = first * lists + split * LINE_LISTS + warp;
-	const struct sink sink = {
-		sampled != 0,
-		sampled ? AT(uchar, samples) + first * sc.samples_room * 4
-			: AT(uchar, lists) + list * sc.capacity * 8,
-		sampled ? (long)sc.samples_room * 4 : lists * sc.capacity * 8, sc.capacity};
+	const struct sink sink = {sampled != 0,
+				  sampled ? AT(uchar, samples) + first * sc.samples_room * 4
+					  : AT(uchar, lists) + list * sc.capacity * 8,
+				  sampled ? (long)sc.samples_room * 4 : lists * sc.capacity * 8,
+				  sc.capacity};
 	consume(&s, &sink, &keys, range);
 	if (sampled)
 		return;

@@ -25,7 +25,7 @@
 #define PASS_BYTES_LEAST ((int64_t)256 << 20)
 #define PASS_BYTES_MOST ((int64_t)3 << 30)
 
-#define ENTRIES                                                                         \
+#define ENTRIES                                                                          \
 	"prepare_lines", "find_thresholds", "scan_keys", "choose_listed", "choose_long", \
 		"repair_lines", "count_nan_rows"
 
@@ -139,9 +139,9 @@ static int32_t splits_of(const struct hys_ocl_scan *scan, const struct hys_devic
 static int32_t capacity_of(const struct hys_ocl_scan *scan, const struct hys_size *size,
 			   int32_t splits)
 {
-	const int64_t wanted = hys_ocl_divide_up(
-		9 * hys_min64(size->topk, most_entries(size)) / 4 + 64,
-		(int64_t)splits * scan->line_lists);
+	const int64_t wanted =
+		hys_ocl_divide_up(9 * hys_min64(size->topk, most_entries(size)) / 4 + 64,
+				  (int64_t)splits * scan->line_lists);
 	return (int32_t)hys_max64(CAPACITY_LEAST, hys_round_up(wanted, 8));
 }
 
