@@ -65,7 +65,6 @@
 const struct hys_kernel hys_ocl_kernels[] = {
 	SCAN("select.wgmma", HYS_OCL_WGMMA, 8.0, &hys_ocl_scan_wgmma),
 	SCAN("select.wgmma.e4m3", HYS_OCL_WGMMA, 16.0, &hys_ocl_scan_wgmma_e4m3),
-	SCAN("select.scan.mma", HYS_OCL_MMA, 4.0, &hys_ocl_scan_mma),
 	SELECT("select.cpu", HYS_OP_SELECT, HYS_OCL_CPU, 0.3, &hys_ocl_select_cpu),
 	SELECT_UNITS("select", HYS_OP_SELECT, &hys_ocl_select_matrix),
 	SELECT("select.tile", HYS_OP_SELECT, 0, 0.2, &hys_ocl_select_tile),

@@ -17,6 +17,7 @@
 
 #define SPLITS_MAX 8
 #define CAPACITY_LEAST 64
+#define CAPACITY_MORE 48
 #define SAMPLES_MOST 4096
 #define CHUNK_LEAST 2048
 #define SLOTS_MOST 1024
@@ -67,15 +68,6 @@ const struct hys_ocl_scan hys_ocl_scan_wgmma_e4m3 = {
 	.line_lists = 8,
 	.key_sets = 8,
 	.e4m3 = true,
-};
-
-/* A warp a line. */
-const struct hys_ocl_scan hys_ocl_scan_mma = {
-	.source = {"select_scan_mma.cl", entries, define, NULL, NULL},
-	.items = 256,
-	.tile_lines = 8,
-	.line_lists = 1,
-	.key_sets = 4,
 };
 
 bool hys_ocl_scan_applicable(const struct hys_kernel *kernel, const struct hys_device *device,
@@ -135,13 +127,15 @@ static int32_t splits_of(const struct hys_ocl_scan *scan, const struct hys_devic
 	return splits;
 }
 
-/* Entries of one list: 2.25 times K in all lists of a line. */
+/* Entries of one list: 2.25 times K in all lists of a line, and more where they are short, which are less
+ * even. */
 static int32_t capacity_of(const struct hys_ocl_scan *scan, const struct hys_size *size,
 			   int32_t splits)
 {
 	const int64_t wanted =
 		hys_ocl_divide_up(9 * hys_min64(size->topk, most_entries(size)) / 4 + 64,
-				  (int64_t)splits * scan->line_lists);
+				  (int64_t)splits * scan->line_lists) +
+		(splits > 1 ? CAPACITY_MORE : 0);
 	return (int32_t)hys_max64(CAPACITY_LEAST, hys_round_up(wanted, 8));
 }
 
@@ -164,7 +158,7 @@ static int64_t line_bytes(const struct hys_ocl_scan *scan, const struct hys_size
 {
 	const int64_t lists = (int64_t)splits * scan->line_lists, i32 = sizeof(cl_int);
 	return packed_bytes(size->problem) + WEIGHTS_BYTES + 2 * LINE_BYTES + samples * i32 +
-	       lists * (capacity_of(scan, size, splits) * (int64_t)PAIR_BYTES + i32) + 4 * i32;
+	       lists * (capacity_of(scan, size, splits) * (int64_t)PAIR_BYTES + i32) + 5 * i32;
 }
 
 static int64_t pass_limit(const struct hys_device *device)
@@ -216,6 +210,7 @@ static void lay_out_lines(struct layout *layout, const struct hys_ocl_scan *scan
 	pass->lists = take(layout, lines * lists * pass->capacity * PAIR_BYTES);
 	pass->counts = take(layout, lines * lists * i32);
 	pass->repairs = take(layout, lines * i32);
+	pass->longs = take(layout, lines * i32);
 }
 
 static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *device,
@@ -238,7 +233,7 @@ static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *de
 	pass->flags = take(layout, size->rows * (int64_t)sizeof(cl_int));
 	pass->longest = take(layout, (int64_t)sizeof(cl_float));
 	/* for all lines, and in front: NVIDIA's driver fails over fills behind 2 GiB */
-	pass->done = take(layout, (2 + 2 * lines) * (int64_t)sizeof(cl_int));
+	pass->done = take(layout, (3 + 2 * lines) * (int64_t)sizeof(cl_int));
 	lay_out_repair(layout, size);
 	lay_out_lines(layout, scan, size->problem, layout->lines);
 }
@@ -356,25 +351,30 @@ static hys_status scan_keys(const struct job *job, bool sampled, struct hys_erro
 	return launch(&args, sampled ? tiles : tiles * job->pass.splits, job->scan->items, error);
 }
 
+/* As many work-groups as may run at a time, or fewer. */
+static int64_t running_groups(const struct job *job, int64_t wanted)
+{
+	return hys_min64(wanted, 4 * (int64_t)job->stream->device->base.info.compute_units);
+}
+
 /* `step`: for lines whose lists fit into a work-group's registers, or for the others. */
 static hys_status choose_listed(const struct job *job, enum hys_ocl_scan_step step,
 				struct hys_error *error)
 {
+	const int64_t lines = job->pass.lines;
 	struct hys_ocl_args args = begin(job, step);
 	key_args(&args, job);
 	output_args(&args, job);
-	return launch(&args, job->pass.lines, ORDER_ITEMS, error);
+	return launch(&args, step == HYS_OCL_SCAN_CHOOSE ? lines : running_groups(job, lines),
+		      ORDER_ITEMS, error);
 }
 
-/* As many work-groups as may run at a time, or fewer. */
 static hys_status repair_lines(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_REPAIR);
 	key_args(&args, job);
 	output_args(&args, job);
-	return launch(&args,
-		      hys_min64(job->pass.lines * job->pass.repair_chunks,
-				4 * (int64_t)job->stream->device->base.info.compute_units),
+	return launch(&args, running_groups(job, job->pass.lines * job->pass.repair_chunks),
 		      ORDER_ITEMS, error);
 }
 
@@ -390,13 +390,14 @@ static hys_status count_nan_rows(const struct job *job, struct hys_error *error)
 static hys_status run_pass(const struct job *job, struct hys_error *error)
 {
 	hys_status status = HYS_OK;
-	HYS_TRY(clear(job, job->pass.done, (2 + 2 * job->pass.lines) * (int64_t)sizeof(cl_int),
+	HYS_TRY(clear(job, job->pass.done, (3 + 2 * job->pass.lines) * (int64_t)sizeof(cl_int),
 		      error));
 	HYS_TRY(prepare_lines(job, error));
 	HYS_TRY(scan_keys(job, true, error));
 	HYS_TRY(find_thresholds(job, error));
 	HYS_TRY(scan_keys(job, false, error));
 	HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE, error));
+	/* there are none if all the room of a line's lists can be held */
 	if ((int64_t)job->pass.capacity * job->pass.splits * job->scan->line_lists > HELD_ITEMS)
 		HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE_LONG, error));
 	HYS_TRY(repair_lines(job, error));

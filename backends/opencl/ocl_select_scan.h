@@ -33,7 +33,7 @@ struct hys_ocl_scan_pass {
 	cl_long line_first, lines;
 	cl_long packed, weights, table, thresholds, floors, tiles, samples, lists, counts, flags;
 	cl_long errors, longest;
-	cl_long done, repairs, scratch;
+	cl_long done, repairs, longs, scratch;
 	cl_int groups, scored;
 	cl_int samples_room, capacity, splits;
 	cl_int repair_slots, repair_chunk, repair_chunks, room;
@@ -49,6 +49,5 @@ hys_status hys_ocl_scan_run(const struct hys_kernel *kernel, struct hys_stream *
 
 extern const struct hys_ocl_scan hys_ocl_scan_wgmma;
 extern const struct hys_ocl_scan hys_ocl_scan_wgmma_e4m3;
-extern const struct hys_ocl_scan hys_ocl_scan_mma;
 
 #endif
