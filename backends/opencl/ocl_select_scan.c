@@ -8,7 +8,7 @@
 #define TILE_LINES 64 /* a multiple of what any scan takes */
 #define KEY_ITEMS 256 /* keys that a work-group measures */
 #define CHUNKS_MOST 512
-#define ORDER_ITEMS 128
+#define ORDER_ITEMS 256
 #define HELD_ITEMS 4096
 #define WEIGHTS_BYTES 320 /* of a line */
 #define THRESHOLD_LINES 4 /* of a work-group */
