@@ -64,7 +64,15 @@
 
 const struct hys_kernel hys_ocl_kernels[] = {
 	SCAN("select.wgmma", HYS_OCL_WGMMA, 8.0, &hys_ocl_scan_wgmma),
-	SCAN("select.wgmma.e4m3", HYS_OCL_WGMMA, 16.0, &hys_ocl_scan_wgmma_e4m3),
+	{.name = "select.wgmma.e4m3",
+	 .op = HYS_OP_SELECT,
+	 .needs = HYS_OCL_WGMMA,
+	 .efficiency = 12.0,
+	 .applicable = hys_ocl_scan_applicable,
+	 .workspace = hys_ocl_scan_workspace,
+	 .run = hys_ocl_scan_run,
+	 .detail = &hys_ocl_scan_wgmma_e4m3,
+	 .unproven = true},
 	SELECT("select.cpu", HYS_OP_SELECT, HYS_OCL_CPU, 0.3, &hys_ocl_select_cpu),
 	SELECT_UNITS("select", HYS_OP_SELECT, &hys_ocl_select_matrix),
 	SELECT("select.tile", HYS_OP_SELECT, 0, 0.2, &hys_ocl_select_tile),
