@@ -488,11 +488,11 @@ static bool measure(const struct bench *b, hys_op op, struct hys_plan *plan,
 	    !time_op(b, op, data, batch, &args, result->info.kind != HYS_DEVICE_CPU,
 		     &result->timing))
 		return false;
-	if (result->info.kind == HYS_DEVICE_CPU && strcmp(result->info.backend, "openmp") == 0)
-		measure_again(&result->peak);
 	/* On a CPU the process is what counts, elsewhere what was put on the device. */
 	result->memory =
 		result->info.kind == HYS_DEVICE_CPU ? tool_peak_memory() : data->bytes + workspace;
+	if (result->info.kind == HYS_DEVICE_CPU && strcmp(result->info.backend, "openmp") == 0)
+		measure_again(&result->peak);
 	return true;
 }
 

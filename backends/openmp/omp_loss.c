@@ -17,9 +17,9 @@ static struct omp_loss_scratch lay_out_scratch(struct omp_arena *arena,
 					       const struct hys_problem *problem,
 					       const struct omp_loss_layout *at)
 {
-	const int64_t lanes = omp_heads_most(problem);
+	const int64_t lanes = at->lanes_pitch;
 	const int64_t set_heads = problem->scoring.heads / problem->scoring.groups;
-	const int64_t most = hys_max64(lanes, set_heads);
+	const int64_t dots = hys_max64(OMP_TILE * lanes, set_heads * at->dots_pitch);
 
 	return (struct omp_loss_scratch){
 		.index_q = omp_take(arena, set_heads * at->index_pitch, sizeof(float)),
@@ -27,12 +27,14 @@ static struct omp_loss_scratch lay_out_scratch(struct omp_arena *arena,
 		.index_k = omp_take(arena, OMP_TILE * at->index_pitch, sizeof(float)),
 		.product = omp_take(arena, OMP_TILE * at->index_pitch, sizeof(float)),
 		.spare = omp_take(arena, at->index_pitch, sizeof(float)),
-		.q = omp_take(arena, lanes * at->head_pitch, sizeof(float)),
+		.q = omp_take(arena, problem->attending.head_dim * lanes, sizeof(float)),
 		.k = omp_take(arena, OMP_TILE * at->head_pitch, sizeof(float)),
-		.dots = omp_take(arena, most * at->dots_pitch, sizeof(float)),
+		.dots = omp_take(arena, dots, sizeof(float)),
 		.column = omp_take(arena, OMP_TILE, sizeof(float)),
 		.totals = omp_take(arena, lanes, sizeof(float)),
-		.largest = omp_take(arena, lanes, sizeof(float)),
+		.soften = {omp_take(arena, lanes, sizeof(float)),
+			   omp_take(arena, lanes, sizeof(float)),
+			   omp_take(arena, lanes, sizeof(float))},
 		.sums = omp_take(arena, lanes, sizeof(double)),
 		.places = omp_take(arena, OMP_TILE, sizeof(int64_t)),
 		.units = omp_take(arena, OMP_TILE, sizeof(int64_t)),
@@ -52,6 +54,7 @@ static void size_tiles(const struct hys_size *size, int32_t threads, bool dense,
 
 	at->index_pitch = omp_pitch(scoring->dim);
 	at->head_pitch = omp_pitch(size->problem->attending.head_dim);
+	at->lanes_pitch = omp_pitch(omp_pad_lanes(omp_heads_most(size->problem)));
 	at->dots_pitch = omp_pitch(OMP_TILE);
 	at->chunk_pitch = omp_pitch(OMP_LOSS_CHUNK);
 	at->most = dense ? row_entries : size->topk;

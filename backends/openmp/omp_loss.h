@@ -5,7 +5,7 @@
 #ifndef HYS_OMP_LOSS_H
 #define HYS_OMP_LOSS_H
 
-#include "omp_tile.h"
+#include "omp_lanes.h"
 
 struct omp_loss_set {
 	int64_t row, group;
@@ -16,24 +16,25 @@ struct omp_loss_set {
 	double loss; /* without factor */
 };
 
-/* Scratch of one thread; M heads share a key/value head, J = HI / U. */
+/* Scratch of one thread; M heads share a key/value head and are columns, as in
+ * omp_lanes.h; J = HI / U. */
 struct omp_loss_scratch {
 	float *index_q, *weights; /* [J][DI], [J] */
 	float *index_k;		  /* [OMP_TILE][DI] */
 	float *product, *spare;	  /* [OMP_TILE][DI], [DI] */
-	float *q, *k;		  /* [M][D], [OMP_TILE][D] */
-	float *dots;		  /* [max(M, J)][OMP_TILE] */
+	float *q, *k;		  /* [D][M], [OMP_TILE][D] */
+	float *dots;		  /* [OMP_TILE][M] or [J][OMP_TILE] */
 	float *column;		  /* [OMP_TILE] */
 	float *totals;		  /* [M] logarithms of denominators */
-	float *largest;		  /* [M] */
-	double *sums;		  /* [M] */
+	struct omp_soften soften; /* [M] of a tile */
+	double *sums;		  /* [M] of all tiles so far */
 	int64_t *places, *units;  /* [OMP_TILE] key rows or entries, whose */
 };
 
 struct omp_loss_layout {
 	int64_t tile_sets;
 	int64_t most; /* units of a set */
-	int64_t index_pitch, head_pitch, dots_pitch, chunk_pitch;
+	int64_t index_pitch, head_pitch, lanes_pitch, dots_pitch, chunk_pitch;
 	struct omp_loss_set *sets; /* [tile_sets] */
 	/* [tile_sets][most]; the first two not when dense */
 	int32_t *entries; /* the index, after scoring the entry with its score */

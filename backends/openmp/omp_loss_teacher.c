@@ -82,70 +82,70 @@ int64_t omp_loss_next(const struct omp_loss *l, const struct omp_loss_scratch *s
 	return count;
 }
 
-/* Logits of the heads in s->q for the next key rows of set i. */
-static int64_t next_logits(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t i,
-			   const struct omp_heads *heads, struct omp_loss_walk *walk)
+/* Dot products, or with a softcap logits, of the lanes in s->q with the next key
+ * rows of set i. */
+static int64_t next_dots(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t i,
+			 const struct omp_lanes *lanes, struct omp_loss_walk *walk)
 {
 	const int64_t count = omp_loss_next(l, s, i, true, walk);
-	const int64_t lanes = heads->end - heads->begin;
 
 	if (count == 0)
 		return 0;
-	omp_gather(l->isa, &l->keys, heads->kv_head, s->places, count, l->head_dim, s->k,
+	omp_gather(l->isa, &l->keys, lanes->heads.kv_head, s->places, count, l->head_dim, s->k,
 		   l->at.head_pitch);
-	l->isa->gemm_nt(lanes, count, l->head_dim, s->q, l->at.head_pitch, s->k, l->at.head_pitch,
-			s->dots, l->at.dots_pitch, false);
-	for (int64_t lane = 0; lane < lanes; lane++)
-		omp_logits(l->call->problem, s->dots + lane * l->at.dots_pitch, count);
+	l->isa->gemm_nn(count, lanes->padded, l->head_dim, s->k, l->at.head_pitch, s->q,
+			lanes->pitch, s->dots, lanes->pitch, false);
+	for (int64_t key = 0; l->call->problem->attending.softcap > 0.0 && key < count; key++)
+		omp_logits(l->call->problem, s->dots + key * lanes->pitch, lanes->padded);
 	return count;
 }
 
-/* One lane's logarithm of the sum of exp, a tile further. */
-static void add_exp(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t lane,
-		    int64_t count)
+/* What makes logits of next_dots' numbers. */
+static float scale_of(const struct omp_loss *l)
 {
-	float *x = s->dots + lane * l->at.dots_pitch;
-	const float top = fminf(l->isa->maximum(x, count), FLT_MAX);
+	const struct hys_attending *attending = &l->call->problem->attending;
 
-	if (top > s->largest[lane]) {
-		s->sums[lane] *= exp((double)s->largest[lane] - (double)top);
-		s->largest[lane] = top;
-	}
-	for (int64_t j = 0; j < count; j++)
-		x[j] -= s->largest[lane];
-	l->isa->exp(x, count);
-	s->sums[lane] += (double)omp_sum(x, count);
+	return attending->softcap > 0.0 ? 1.0f : (float)attending->scale;
 }
 
-/* Over the set's own key rows, where the caller gives none. */
-static void find_lse(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t i,
-		     const struct omp_heads *heads)
+/* Each lane's sum of exp over the set's own key rows, where the caller gives no
+ * lse: s->sums, relative to s->soften.largest. */
+static void sum_exp(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t i,
+		    const struct omp_lanes *lanes)
 {
-	const int64_t lanes = heads->end - heads->begin;
 	struct omp_loss_walk walk = {0};
 	int64_t count;
 
-	for (int64_t lane = 0; lane < lanes; lane++) {
-		s->largest[lane] = -FLT_MAX;
+	for (int64_t lane = 0; lane < lanes->padded; lane++) {
+		s->soften.largest[lane] = -FLT_MAX;
 		s->sums[lane] = 0.0;
 	}
-	while ((count = next_logits(l, s, i, heads, &walk)) > 0)
-		for (int64_t lane = 0; lane < lanes; lane++)
-			add_exp(l, s, lane, count);
+	while ((count = next_dots(l, s, i, lanes, &walk)) > 0) {
+		l->isa->soften(s->dots, lanes->pitch, count, lanes->padded, scale_of(l),
+			       &s->soften);
+		for (int64_t lane = 0; lane < lanes->padded; lane++)
+			s->sums[lane] = s->sums[lane] * (double)s->soften.shrink[lane] +
+					(double)s->soften.sums[lane];
+	}
 }
 
 static void find_totals(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t i,
-			const struct omp_heads *heads)
+			const struct omp_lanes *lanes)
 {
 	const struct hys_tensor *lse = &l->args->lse, *sink = &l->args->sink;
 	const int64_t row = l->at.sets[i].row;
 
 	if (!hys_present(lse))
-		find_lse(l, s, i, heads);
-	for (int64_t lane = 0; lane < heads->end - heads->begin; lane++) {
-		const int64_t head = heads->begin + lane;
-		double total = hys_present(lse) ? (double)*(float *)omp_at(lse, row, head, 0)
-						: (double)s->largest[lane] + log(s->sums[lane]);
+		sum_exp(l, s, i, lanes);
+	for (int64_t lane = 0; lane < lanes->padded; lane++) {
+		const int64_t head = lanes->heads.begin + lane;
+
+		s->totals[lane] = -INFINITY;
+		if (lane >= lanes->count)
+			continue;
+		double total = hys_present(lse)
+				       ? (double)*(float *)omp_at(lse, row, head, 0)
+				       : (double)s->soften.largest[lane] + log(s->sums[lane]);
 
 		if (hys_present(sink))
 			total = omp_log_add(total, (double)*(float *)omp_at(sink, head, 0, 0));
@@ -155,21 +155,13 @@ static void find_totals(const struct omp_loss *l, const struct omp_loss_scratch 
 
 /* column[count] = sum over lanes of exp(logit - total); nothing is shared
  * where the total is -inf. */
-static void sum_shares(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t lanes,
-		       int64_t count)
+static void sum_shares(const struct omp_loss *l, const struct omp_loss_scratch *s,
+		       const struct omp_lanes *lanes, int64_t count)
 {
 	memset(s->column, 0, (size_t)count * sizeof(float));
-	for (int64_t lane = 0; lane < lanes; lane++) {
-		float *x = s->dots + lane * l->at.dots_pitch;
-
-		if (s->totals[lane] == -(float)INFINITY)
-			continue;
-		for (int64_t j = 0; j < count; j++)
-			x[j] -= s->totals[lane];
-		l->isa->exp(x, count);
-		for (int64_t j = 0; j < count; j++)
-			s->column[j] += x[j];
-	}
+	l->isa->share(s->dots, NULL, lanes->pitch, count, lanes->padded, scale_of(l), s->totals,
+		      NULL);
+	l->isa->add_lanes(s->dots, lanes->pitch, count, lanes->padded, s->column);
 }
 
 static bool any_nonzero(const float *x, int64_t n)
@@ -185,16 +177,16 @@ static bool any_nonzero(const float *x, int64_t n)
 static bool teach_heads(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t i,
 			const struct omp_heads *heads, bool probing)
 {
-	const int64_t lanes = heads->end - heads->begin;
+	const struct omp_lanes lanes = omp_lanes(heads, l->at.sets[i].row, 1, l->at.lanes_pitch);
 	float *teacher = l->at.teacher + omp_loss_unit(l, i, 0);
 	struct omp_loss_walk walk = {0};
 	int64_t count;
 
-	omp_load(l->isa, &l->args->q, l->at.sets[i].row, heads->begin, lanes, l->head_dim, s->q,
-		 l->at.head_pitch);
-	find_totals(l, s, i, heads);
-	while ((count = next_logits(l, s, i, heads, &walk)) > 0) {
-		sum_shares(l, s, lanes, count);
+	/* Key rows come later: their tile is room for rows before they are columns. */
+	omp_lanes_load(l->isa, &l->args->q, &lanes, l->head_dim, s->q, s->k, l->at.head_pitch);
+	find_totals(l, s, i, &lanes);
+	while ((count = next_dots(l, s, i, &lanes, &walk)) > 0) {
+		sum_shares(l, s, &lanes, count);
 		if (probing && any_nonzero(s->column, count))
 			return true;
 		for (int64_t j = 0; !probing && j < count; j++)

@@ -304,14 +304,14 @@ static void outer(int64_t m, int64_t n, int64_t k, struct left a, const float *b
 	outer_rest(m - whole, n, k, rest, b, ldb, c + whole * ldc, ldc, accumulate);
 }
 
-static void gemm_nn(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-		    int64_t ldb, float *c, int64_t ldc, bool accumulate)
+void omp_gemm_nn_avx2(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+		      int64_t ldb, float *c, int64_t ldc, bool accumulate)
 {
 	outer(m, n, k, (struct left){a, lda, 1}, b, ldb, c, ldc, accumulate);
 }
 
-static void gemm_tn(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-		    int64_t ldb, float *c, int64_t ldc, bool accumulate)
+void omp_gemm_tn_avx2(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+		      int64_t ldb, float *c, int64_t ldc, bool accumulate)
 {
 	outer(m, n, k, (struct left){a, 1, lda}, b, ldb, c, ldc, accumulate);
 }
@@ -319,6 +319,6 @@ static void gemm_tn(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda
 void omp_fill_gemm_avx2(struct omp_isa *isa)
 {
 	isa->gemm_nt = gemm_nt;
-	isa->gemm_nn = gemm_nn;
-	isa->gemm_tn = gemm_tn;
+	isa->gemm_nn = omp_gemm_nn_avx2;
+	isa->gemm_tn = omp_gemm_tn_avx2;
 }

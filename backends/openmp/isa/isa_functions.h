@@ -37,6 +37,10 @@ void omp_fill_half_avx512bf16(struct omp_isa *isa);
 void omp_fill_half_amx(struct omp_isa *isa);
 
 /* For what does not fill a register. */
+void omp_gemm_nn_avx2(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+		      int64_t ldb, float *c, int64_t ldc, bool accumulate);
+void omp_gemm_tn_avx2(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+		      int64_t ldb, float *c, int64_t ldc, bool accumulate);
 void omp_to_f32_portable(hys_dtype dtype, const void *source, float *target, int64_t n);
 void omp_from_f32_portable(hys_dtype dtype, const float *source, void *target, int64_t n);
 int64_t omp_filter_portable(const float *scores, int64_t n, float least, int32_t first,
