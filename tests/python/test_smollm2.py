@@ -171,7 +171,7 @@ class Refusing(unittest.TestCase):
         self.refuses("divides the largest", "--contexts", "100", "256")
         self.refuses("expected multiples of 3 and 4", "--index-heads", "4")
         self.refuses("--library gpu=openmp", "--library", "gpu=openmp")
-        self.refuses("no device matches", "--library", "nothing")
+        self.refuses("no backend is called", "--library", "nothing")
         if not torch.cuda.is_available():
             self.refuses("no CUDA device", "--device", "cuda")
 
