@@ -97,7 +97,7 @@ class Run:
         rows = max([args.context, args.sparse_context] + args.contexts)
         self.library = sparse_model.Library(
             self.model, args.library, rows, max([args.topk, args.topk_end] + args.topks), (COARSE_BLOCK, args.coarse_keep), args.types)
-        self.schedule = make_schedule(args, layers, self.library.topk_max)
+        self.schedule = make_schedule(args, layers)
         for parameter in self.model.attention_parameters():
             parameter.requires_grad_(True)
         self.optimizers = [
@@ -324,7 +324,7 @@ def list_cases(args: argparse.Namespace, warmed: bool) -> list[tuple[str, How, i
     return first + second + third
 
 
-def make_schedule(args: argparse.Namespace, layers: int, topk_max: int) -> hyscale.Schedule:
+def make_schedule(args: argparse.Namespace, layers: int) -> hyscale.Schedule:
     """Dense, then (progressive) coarse to fine with exact key steps, then exact; K falls along a line over the sparse stage."""
     def topk_at(step: int) -> int:
         way = (step - args.warmup) / max(1, args.steps - args.warmup)
@@ -339,7 +339,7 @@ def make_schedule(args: argparse.Namespace, layers: int, topk_max: int) -> hysca
     if args.steps > fine:
         pieces.append(hyscale.Piece(fine, "exact", topk=topk_at(fine), topk_end=args.topk_end, loss_row_stride=args.sparse_loss_rows))
     return hyscale.Schedule(
-        steps=args.steps, layers=layers, groups=3, topk_max=topk_max, coarse_block=COARSE_BLOCK, pieces=pieces,
+        steps=args.steps, layers=layers, groups=3, topk_max=max(args.topk, args.topk_end), coarse_block=COARSE_BLOCK, pieces=pieces,
         key_period=KEY_PERIOD if args.schedule == "progressive" else 0)
 
 
