@@ -27,17 +27,17 @@ def cell(result: dict[str, Any] | None) -> str:
 def table(data: dict[str, Any]) -> str:
     """Markdown: a row for each context and K."""
     results, lines = data["results"], []
-    lines += ["| context | K | dense | " + " | ".join(name for name, _, _ in COLUMNS) + " | of dense | mass | seconds, dense | sparse |"]
-    lines += ["|---" * (len(COLUMNS) + 7) + "|"]
+    lines += ["| context | K | dense | " + " | ".join(name for name, _, _ in COLUMNS) + " | of dense | of dense, same matrices | mass | seconds, dense | sparse |"]
+    lines += ["|---" * (len(COLUMNS) + 8) + "|"]
     for context in sorted({r["context"] for r in results}):
-        dense = find(results, context, "dense", "original")
+        dense, same = (find(results, context, "dense", stage) for stage in ("original", "trained"))
         for topk in sorted({r["topk"] for r in results if r["topk"] and r["context"] == context}):
             trained = find(results, context, "sparse", "trained", topk)
             cells = [cell(find(results, context, kind, stage, topk)) for _, kind, stage in COLUMNS]
-            ratio = f"{(trained['perplexity'] / dense['perplexity'] - 1) * 100:+.1f}%" if trained and dense else "-"
+            ratios = [f"{(trained['perplexity'] / other['perplexity'] - 1) * 100:+.1f}%" if trained and other else "-" for other in (dense, same)]
             mass = f"{trained['mass']:.3f}" if trained and trained["mass"] is not None else "-"
             times = [f"{r['seconds']:.2f}" if r else "-" for r in (dense, trained)]
-            lines.append("| " + " | ".join([str(context), str(topk), cell(dense), *cells, ratio, mass, *times]) + " |")
+            lines.append("| " + " | ".join([str(context), str(topk), cell(dense), *cells, *ratios, mass, *times]) + " |")
     lines += ["", notes(data), ""]
     return "\n".join(lines)
 
@@ -51,7 +51,7 @@ def notes(data: dict[str, Any]) -> str:
         "first 4 of the document. Dense with the matrices of the sparse stage: "
         + ", ".join(f"{r['perplexity']:.2f} at {r['context']}" for r in sorted(dense, key=lambda r: r["context"]))
         + f". Mass: share of dense attention that the trained choice holds, on rows that see more than K. Seconds: {tokens} tokens forward. "
-        f"A training step of {data['context']} tokens: {steps}. {data['machine']}; seed {data['seed']}.")
+        f"A training step of {data['context']} tokens, {data['sparse_context']} in the sparse stage: {steps}. {data['machine']}; seed {data['seed']}.")
 
 
 SCRIPT = """
