@@ -10,6 +10,7 @@
 #define DEVICES_MAX 16
 #define WARM_UP_ROWS 256
 #define REPEAT_MAX 64
+#define LESSONS 2 /* beside the one of the static split */
 
 enum { EQUAL, STATIC, LEARNT, GUIDED, SPLITS };
 static const char *const split_names[] = {"equal", "static", "rebalanced", "guided"};
@@ -265,6 +266,21 @@ static void find_reason(const struct hys_plan *plan, struct outcome *outcome)
 			 (int)strcspn(found + 18, "\n"), found + 18);
 }
 
+/* Devices that disturb each other are as fast as their shares let them be: what is learnt from one
+ * call is corrected by the next. */
+static bool run_learnt(struct balance *b, const struct shape *shape, struct hys_plan **learnt,
+		       struct operands *operands, struct outcome *outcome)
+{
+	for (int i = 0; i < LESSONS; i++) {
+		struct hys_plan *next = NULL;
+		if (!run_plan(b, shape, *learnt, operands, outcome, &next))
+			return false;
+		hys_plan_destroy(*learnt);
+		*learnt = next;
+	}
+	return run_plan(b, shape, *learnt, operands, outcome, NULL);
+}
+
 static bool run_splits(struct balance *b, const struct shape *shape, struct operands *operands,
 		       struct outcome *outcomes)
 {
@@ -273,7 +289,7 @@ static bool run_splits(struct balance *b, const struct shape *shape, struct oper
 	bool ok = true;
 	for (int split = 0; ok && split < SPLITS; split++) {
 		if (split == LEARNT) {
-			ok = run_plan(b, shape, learnt, operands, &outcomes[split], NULL);
+			ok = run_learnt(b, shape, &learnt, operands, &outcomes[split]);
 			continue;
 		}
 		ok = make_plan(b, shape, b->count, flags[split], &plan) &&
