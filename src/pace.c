@@ -11,9 +11,9 @@
 /* The largest call is of this part of the plan's rows, and takes about so long
  * at most, by the device's nominal speed. */
 #define PART_OF_ROWS 64
-#define ROWS_LEAST 16
-#define ROWS_MOST 2048
-#define KEYS_MOST 8192
+#define ROWS_LEAST INT64_C(16)
+#define ROWS_MOST INT64_C(2048)
+#define KEYS_MOST INT64_C(8192)
 #define TIME_MOST_S 0.15
 #define REPEATS 8 /* fewer when they take long: others may disturb */
 #define COPY_BYTES ((int64_t)32 << 20)

@@ -159,7 +159,7 @@ static bool shift(struct spread *spread, int32_t r, int64_t step, double *best)
 /* Moves the ends of ranges, by less and less. */
 static void refine(struct spread *spread, double best)
 {
-	for (int64_t step = spread->tiles / (4 * spread->count); step > 0; step /= 2)
+	for (int64_t step = spread->tiles / (4 * (int64_t)spread->count); step > 0; step /= 2)
 		for (int32_t r = 1; r < spread->count; r++)
 			if (!shift(spread, r, step, &best))
 				shift(spread, r, -step, &best);

@@ -321,10 +321,9 @@ static bool drop(struct hys_exec *exec, int32_t lane, const struct hys_task *tas
 	return true;
 }
 
-/* What becomes of a move. Answers the status that the whole call has of it. */
+/* What becomes of a turn, or, NULL, of what the lane delivered. Answers the status that the whole call has of it. */
 static hys_status settle(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
-			 enum move move, struct hys_turn *turn, hys_status status,
-			 const struct hys_error *error)
+			 struct hys_turn *turn, hys_status status, const struct hys_error *error)
 {
 	struct hys_gather *gather = exec->gather;
 	struct hys_gather_lane *own = &gather->lanes[lane];
@@ -335,7 +334,7 @@ static hys_status settle(struct hys_exec *exec, int32_t lane, const struct hys_t
 			status = HYS_OK;
 		else
 			gather->failed = true;
-	} else if (move == TAKE) {
+	} else if (turn) {
 		turn->done = true;
 		own->rows += turn->range.count;
 	} else {
@@ -429,7 +428,7 @@ static hys_status work(struct hys_exec *exec, int32_t lane, const struct hys_tas
 			range = turn->range;
 		status = move == TAKE ? take_turn(exec, lane, task, &range, error)
 				      : deliver(exec, lane, task, error);
-		status = settle(exec, lane, task, move, turn, status, error);
+		status = settle(exec, lane, task, turn, status, error);
 	}
 	return status;
 }

@@ -8,8 +8,9 @@
 #include "bench_halves.h"
 
 #define DEVICES_MAX 16
-#define WARM_UP_ROWS 256
+#define WARM_UP_ROWS INT64_C(256)
 #define REPEAT_MAX 64
+#define OPERANDS_MAX 5
 #define LESSONS 2 /* beside the one of the static split */
 
 enum { EQUAL, STATIC, LEARNT, GUIDED, SPLITS };
@@ -30,7 +31,7 @@ static const struct shape {
 #define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 
 struct operands {
-	void *memory[5];
+	void *memory[OPERANDS_MAX];
 	int32_t count;
 	struct hys_select_args select;
 	struct hys_attention_args attention;
@@ -120,8 +121,8 @@ static bool make_operands(struct operands *operands, const struct shape *shape, 
 
 static void free_operands(struct operands *operands)
 {
-	while (operands->count > 0)
-		free(operands->memory[--operands->count]);
+	for (int i = 0; i < OPERANDS_MAX; i++)
+		free(operands->memory[i]);
 }
 
 /* ---- one call ---- */
@@ -154,7 +155,8 @@ static bool busy_times(struct balance *b, struct hys_exec *exec, hys_op op, doub
 static bool time_once(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
 		      const struct shape *shape, struct operands *operands, struct outcome *outcome)
 {
-	double before[DEVICES_MAX], rows_before[DEVICES_MAX], busy[DEVICES_MAX], rows[DEVICES_MAX];
+	double before[DEVICES_MAX] = {0}, rows_before[DEVICES_MAX] = {0};
+	double busy[DEVICES_MAX] = {0}, rows[DEVICES_MAX] = {0};
 	double most = 0, sum = 0, all = 0, start;
 	int32_t working = 0;
 	if (!busy_times(b, exec, shape->op, before, rows_before))
@@ -455,8 +457,8 @@ int bench_balance(const struct bench *bench)
 			    .json = bench->json,
 			    .dtype = bench->dtype ? bench->dtype : HYS_F32};
 	if (b.rows < 2 * WARM_UP_ROWS)
-		return tool_complain("--rows is %lld, expected %d or more", (long long)b.rows,
-				     2 * WARM_UP_ROWS);
+		return tool_complain("--rows is %lld, expected %lld or more", (long long)b.rows,
+				     (long long)(2 * WARM_UP_ROWS));
 	b.compare = bench->device != NULL;
 	if (b.repeat > REPEAT_MAX)
 		return tool_complain("--repeat is %d, expected %d or less", b.repeat, REPEAT_MAX);

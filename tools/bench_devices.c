@@ -11,8 +11,8 @@
 #define BUFFERS_MAX 24
 #define DEVICES_MAX 64
 /* Rows that are read back and compared: some here and there. */
-#define SAMPLES 64
-#define SAMPLE_ROWS 16
+#define SAMPLES INT64_C(64)
+#define SAMPLE_ROWS INT64_C(16)
 #define BLOCK_BYTES ((int64_t)64 << 20)
 
 enum { COARSE_TO_FINE, EXACT, FORWARD, BACKWARD, STEPS };
@@ -241,7 +241,7 @@ static void busy_times(struct run *run, const struct side *side, int step, doubl
 static void run_step(struct run *run, struct side *side, int step)
 {
 	const int repeat = (int)run->bench->repeat;
-	double times[64], before[DEVICES_MAX], after[DEVICES_MAX], most = 0, sum = 0;
+	double times[64], before[DEVICES_MAX] = {0}, after[DEVICES_MAX] = {0}, most = 0, sum = 0;
 	struct sample last[2];
 	check(run, call(run, side, step));
 	read_results(run, side, step, side->samples[step]);
