@@ -81,7 +81,7 @@ hys_status hys_buffer_wrap(struct hys_context *context, int32_t i, void *native,
 
 static void destroy_replicas(struct hys_buffer *buffer)
 {
-	for (int32_t i = 0; i < buffer->replica_count; i++)
+	for (int32_t i = 0; buffer->replicas && i < buffer->replica_count; i++)
 		hys_buffer_destroy(buffer->replicas[i]);
 	hys_free(&buffer->context->host.allocator, buffer->replicas);
 }
