@@ -48,6 +48,8 @@ RATE_END = 0.1
 KEY_PERIOD = 10
 COARSE_BLOCK = 32
 MASS_ROWS = 64  # one held-out row in so many is measured
+# torch 1.13 takes no float for plain data.
+PLAIN = MISSING is None and not torch.__version__.startswith("1.")
 MASS_CONTEXT = 4096  # of so many at most while training: half the time of 8,192
 
 
@@ -155,7 +157,7 @@ class Run:
 
     def load(self) -> None:
         try:
-            state = torch.load(self.path, map_location=self.args.device, weights_only=True)
+            state = torch.load(self.path, map_location=self.args.device, weights_only=PLAIN)
         except FileNotFoundError:
             fail(f"--resume: there is no {self.path}")
         except Exception as error:  # what torch raises for a file that is cut or no checkpoint is not documented
