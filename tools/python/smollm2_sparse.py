@@ -14,6 +14,7 @@ The folder gets checkpoint.pt, results.json, results.md and results.png.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import os
@@ -153,7 +154,9 @@ class Run:
             "attention": [p.detach() for p in self.model.attention_parameters()],
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "schedule": torch.frombuffer(bytearray(self.schedule.state_dict()), dtype=torch.uint8)}
-        write(self.path, lambda file: torch.save(state, file))
+        whole = io.BytesIO()  # torch 1.13 aborts when its own writing fails
+        torch.save(state, whole)
+        write(self.path, lambda file: file.write(whole.getbuffer()))
 
     def load(self) -> None:
         try:
@@ -364,7 +367,7 @@ def write(path: Path, how: Any) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-    except (OSError, RuntimeError) as error:  # torch says RuntimeError when the disk is full
+    except OSError as error:
         partial.unlink(missing_ok=True)
         fail(f"cannot write {path}: {first_line(error)}; what was there is as it was")
 
