@@ -11,7 +11,8 @@ pass() { passed=$((passed + 1)); }
 fail() { echo "FAIL $*"; failed=$((failed + 1)); }
 
 train() { "$hyscale" train-indexer "$@" --device openmp; }
-small() { train "$data" --topk 32 --coarse-block 8 --coarse-keep 8 --steps 100 --warmup 40 --eval 20 --save 20 "$@"; }
+few=("$data" --topk 32 --coarse-block 8 --coarse-keep 8 --steps 100 --warmup 40 --eval 20 --save 20)
+small() { train "${few[@]}" "$@"; }
 
 # value FIELD < JSON line
 value() { sed -E "s/.*\"$1\":([-0-9.e+]+).*/\1/"; }
@@ -50,8 +51,8 @@ grep -q 'stopped after step 47 of 100' parts.txt && pass || fail "it does not sa
 small --out parts.safetensors --resume > parts.txt || fail "going on"
 cmp -s whole.safetensors parts.safetensors && pass || fail "a resumed run has other bits"
 grep -qE '^mean +32 +0\.' parts.txt && pass || fail "no table: $(cat parts.txt)"
-# Killed at any moment, the last checkpoint is whole.
-small --out killed.safetensors > /dev/null 2>&1 &
+# Killed at any moment, the last checkpoint is whole. (Not by the function: a shell that ran it would be killed, and the training would write on.)
+"$hyscale" train-indexer "${few[@]}" --out killed.safetensors --device openmp > /dev/null 2>&1 &
 sleep 0.5; kill -9 $! 2>/dev/null; wait $! 2>/dev/null
 small --out killed.safetensors --resume > /dev/null || fail "going on after a kill"
 cmp -s whole.safetensors killed.safetensors && pass || fail "a killed and resumed run has other bits"
