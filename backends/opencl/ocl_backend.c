@@ -12,11 +12,12 @@ static const char *const capability_names[] = {"cpu",  "clblast", "mma",  "wgmma
 
 /* Drivers promise memory that they do not have; writing makes them take it. Not by a fill:
  * NVIDIA's of one byte beyond 2 GiB broke the queue. That a write blocks says only that its
- * source may go: other queues must not come first. */
+ * source may go: other queues must not come first. Its source stays, for the first write may
+ * be under way when the second fails. */
 static hys_status touch(struct hys_ocl_device *device, cl_mem memory, int64_t bytes,
 			struct hys_error *error)
 {
-	const cl_uchar zero = 0;
+	static const cl_uchar zero = 0;
 	const size_t last = (size_t)bytes - 1;
 	cl_int code =
 		clEnqueueWriteBuffer(device->queue, memory, CL_FALSE, 0, 1, &zero, 0, NULL, NULL);
