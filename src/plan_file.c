@@ -341,18 +341,27 @@ cleanup:
 	return status;
 }
 
+/* How a line of one device and operation begins. */
+static hys_status read_operation(struct reader *reader, const char *what, int32_t i, int32_t op)
+{
+	int64_t device;
+	hys_status status;
+
+	HYS_TRY(read_exactly(reader, what, false));
+	HYS_TRY(read_integer(reader, false, i, i, &device));
+	HYS_TRY(read_exactly(reader, hys_op_name((hys_op)op), false));
+cleanup:
+	return status;
+}
+
 static hys_status read_kernels(struct reader *reader, struct hys_plan_text *plan, int32_t i)
 {
 	hys_status status = HYS_OK;
 
 	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
-		int64_t device;
-
 		if (!(plan->wish.operations & HYS_OP_BIT(op)))
 			continue;
-		HYS_TRY(read_exactly(reader, "kernel", false));
-		HYS_TRY(read_integer(reader, false, i, i, &device));
-		HYS_TRY(read_exactly(reader, hys_op_name((hys_op)op), false));
+		HYS_TRY(read_operation(reader, "kernel", i, op));
 		HYS_TRY(read_word(reader, true, "the name of a kernel"));
 		memcpy(plan->names[i][op], reader->word, sizeof(plan->names[i][op]));
 	}
@@ -382,13 +391,9 @@ static hys_status read_paces(struct reader *reader, struct hys_plan_text *plan, 
 	hys_status status = HYS_OK;
 
 	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
-		int64_t device;
-
 		if (!(plan->wish.operations & HYS_OP_BIT(op)))
 			continue;
-		HYS_TRY(read_exactly(reader, "pace", false));
-		HYS_TRY(read_integer(reader, false, i, i, &device));
-		HYS_TRY(read_exactly(reader, hys_op_name((hys_op)op), false));
+		HYS_TRY(read_operation(reader, "pace", i, op));
 		HYS_TRY(read_pace(reader, &plan->paces[i][op]));
 	}
 cleanup:

@@ -145,17 +145,6 @@ static const struct {
 };
 #define BENCH_OPS ((int)(sizeof bench_ops / sizeof bench_ops[0]))
 
-/* Position of `text` in the n names, or a usage error. */
-static int choice(struct argp_state *state, const char *what, const char *text,
-		  const char *const *names, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (strcmp(text, names[i]) == 0)
-			return i;
-	argp_error(state, "%s '%s' is unknown", what, text);
-	return 0;
-}
-
 static bool parse_number(int key, const char *argument, struct bench *bench)
 {
 	int64_t *sizes[] = {&bench->rows,  &bench->keys,       &bench->repeat,
@@ -207,7 +196,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		bench->twice = true;
 		break;
 	case KEY_SPLIT:
-		bench->split = choice(state, "--split", argument, splits, 3);
+		bench->split = tool_choice(state, "--split", argument, splits, 3);
 		break;
 	case KEY_SPEEDS:
 		bench->speeds = argument;
@@ -216,14 +205,15 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 			argp_error(state, "--speeds '%s' is unknown", argument);
 		break;
 	case KEY_DTYPE:
-		bench->dtype = (hys_dtype)(HYS_F32 + choice(state, "--dtype", argument, dtypes, 4));
+		bench->dtype =
+			(hys_dtype)(HYS_F32 + tool_choice(state, "--dtype", argument, dtypes, 4));
 		break;
 	case KEY_METHOD:
 		bench->problem.choosing.method =
-			(hys_method)choice(state, "--method", argument, methods, 4);
+			(hys_method)tool_choice(state, "--method", argument, methods, 4);
 		break;
 	case KEY_MASK:
-		bench->full = choice(state, "--mask", argument, masks, 2) == 1;
+		bench->full = tool_choice(state, "--mask", argument, masks, 2) == 1;
 		break;
 	case ARGP_KEY_ARG:
 		if (bench->op)
@@ -247,13 +237,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 static int first_pass(int argc, char **argv, struct bench *bench)
 {
 	struct hys_error error;
-	for (int i = 1; i < argc; i++) {
-		if (strncmp(argv[i], "--model=", 8) == 0)
-			bench->model = argv[i] + 8;
-		else if ((strcmp(argv[i], "--model") == 0 || strcmp(argv[i], "-m") == 0) &&
-			 i + 1 < argc)
-			bench->model = argv[i + 1];
-	}
+	bench->model = tool_model(argc, argv, bench->model);
 	bench->problem.struct_size = sizeof bench->problem;
 	if (bench->model && hys_problem_named(bench->model, &bench->problem, &error) != HYS_OK)
 		return tool_failed("--model", &error);

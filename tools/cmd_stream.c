@@ -79,16 +79,6 @@ static const char *const step_names[STREAM_STEPS] = {"select", "attention_forwar
 
 /* ---- options ---- */
 
-static int choice(struct argp_state *state, const char *what, const char *text,
-		  const char *const *names, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (strcmp(text, names[i]) == 0)
-			return i;
-	argp_error(state, "%s '%s' is unknown", what, text);
-	return 0;
-}
-
 static bool parse_number(int key, const char *argument, struct stream *stream)
 {
 	int64_t *sizes[] = {&stream->tokens, &stream->range, &stream->ranges}, value = 0;
@@ -124,16 +114,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		break;
 	case KEY_DTYPE:
 		stream->dtype =
-			(hys_dtype)(HYS_F32 + choice(state, "--dtype", argument, dtypes, 3));
+			(hys_dtype)(HYS_F32 + tool_choice(state, "--dtype", argument, dtypes, 3));
 		break;
 	case KEY_SELECT_DTYPE:
-		stream->select_dtype =
-			(hys_dtype)(HYS_F32 + choice(state, "--select-dtype", argument, dtypes, 4));
+		stream->select_dtype = (hys_dtype)(HYS_F32 + tool_choice(state, "--select-dtype",
+									 argument, dtypes, 4));
 		break;
 	case KEY_METHOD:
 		stream->problem.choosing.method =
 			(hys_method)(HYS_METHOD_EXACT +
-				     choice(state, "--method", argument, methods, 3));
+				     tool_choice(state, "--method", argument, methods, 3));
 		break;
 	case ARGP_KEY_ARG:
 		argp_error(state, "unexpected argument '%s'", argument);
@@ -151,14 +141,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 static int first_pass(int argc, char **argv, struct stream *stream)
 {
 	struct hys_error error;
-	stream->model = "dsv32";
-	for (int i = 1; i < argc; i++) {
-		if (strncmp(argv[i], "--model=", 8) == 0)
-			stream->model = argv[i] + 8;
-		else if ((strcmp(argv[i], "--model") == 0 || strcmp(argv[i], "-m") == 0) &&
-			 i + 1 < argc)
-			stream->model = argv[i + 1];
-	}
+	stream->model = tool_model(argc, argv, "dsv32");
 	stream->problem.struct_size = sizeof stream->problem;
 	if (hys_problem_named(stream->model, &stream->problem, &error) != HYS_OK)
 		return tool_failed("--model", &error);

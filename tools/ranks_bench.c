@@ -52,16 +52,6 @@ static const struct argp_option argp_options[] = {
 	{0},
 };
 
-/* Position of `text` in the n names, or a usage error. */
-static int choice(struct argp_state *state, const char *text, const char *const *names, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (strcmp(text, names[i]) == 0)
-			return i;
-	argp_error(state, "'%s' is unknown", text);
-	return 0;
-}
-
 static error_t parse_number(int key, const char *argument, struct ranks_options *o)
 {
 	int64_t *const numbers[] = {&o->tokens, &o->documents, &o->slices,
@@ -90,13 +80,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		o->device = argument;
 		break;
 	case KEY_DTYPE:
-		o->dtype = (hys_dtype)(HYS_F32 + choice(state, argument, dtypes, 3));
+		o->dtype =
+			(hys_dtype)(HYS_F32 + tool_choice(state, "--dtype", argument, dtypes, 3));
 		break;
 	case KEY_INDEX:
-		o->index_dtype = (hys_dtype)(HYS_F32 + choice(state, argument, dtypes, 4));
+		o->index_dtype = (hys_dtype)(HYS_F32 + tool_choice(state, "--index-dtype", argument,
+								   dtypes, 4));
 		break;
 	case KEY_METHOD:
-		o->method = (hys_method)(HYS_METHOD_EXACT + choice(state, argument, methods, 3));
+		o->method = (hys_method)(HYS_METHOD_EXACT +
+					 tool_choice(state, "--method", argument, methods, 3));
 		break;
 	case KEY_CUT:
 		o->way = argument;

@@ -59,6 +59,28 @@ bool tool_integer(const char *text, int64_t low, int64_t high, int64_t *value)
 	return true;
 }
 
+int tool_choice(struct argp_state *state, const char *option, const char *text,
+		const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(text, names[i]) == 0)
+			return i;
+	argp_error(state, "%s '%s' is unknown", option, text);
+	return 0;
+}
+
+const char *tool_model(int argc, char **argv, const char *model)
+{
+	for (int i = 1; i < argc; i++) {
+		if (strncmp(argv[i], "--model=", 8) == 0)
+			model = argv[i] + 8;
+		else if ((strcmp(argv[i], "--model") == 0 || strcmp(argv[i], "-m") == 0) &&
+			 i + 1 < argc)
+			model = argv[i + 1];
+	}
+	return model;
+}
+
 static bool device_matches(const char *wanted, int32_t number, const struct hys_device_info *info)
 {
 	int64_t parsed = 0;

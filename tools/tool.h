@@ -60,6 +60,12 @@ int tool_plan_progress(void *user, int32_t step, int32_t steps, const char *what
 void tool_json_line(cJSON *object);
 /* Strictly parses a decimal integer within [low, high]. */
 bool tool_integer(const char *text, int64_t low, int64_t high, int64_t *value);
+/* Position of `text` in the n names, or a usage error that names the option. */
+int tool_choice(struct argp_state *state, const char *option, const char *text,
+		const char *const *names, int n);
+/* What the last --model or -m of a command line names, otherwise `model`: it is taken before the
+ * options that change what it sets. */
+const char *tool_model(int argc, char **argv, const char *model);
 
 /* Conversions of one element or n, for data that tools make or judge. */
 double tool_get(hys_dtype dtype, const void *data, int64_t i);
