@@ -31,18 +31,18 @@ struct spread {
 static void find_shares(struct spread *spread, hys_op op, int32_t n, double flops)
 {
 	const struct hys_plan *plan = spread->batch->plan;
-	double rates[HYS_LANES_MAX], all = 0;
+	double *shares = spread->shares[n], all = 0;
 
 	for (int32_t d = 0; d < spread->devices; d++) {
 		const struct hys_pace *pace = hys_plan_pace(plan, op, d);
 		const double seconds =
 			pace->row_s * (double)spread->batch->rows + pace->flop_s * flops;
 
-		rates[d] = 1 / fmax(seconds, 1e-12);
-		all += rates[d];
+		shares[d] = 1 / fmax(seconds, 1e-12);
+		all += shares[d];
 	}
 	for (int32_t d = 0; d < spread->devices; d++)
-		spread->shares[n][d] = rates[d] / all;
+		shares[d] /= all;
 }
 
 /* Shares of the whole; of operations without work, the number of rows. */
