@@ -8,6 +8,8 @@ build dev dev || finish
 watch accesses accesses portability/portability_rows &
 watch initialised initialised portability/portability_rows single &
 wait
+watch sums accesses unit/unit_add
 judge accesses
 judge initialised
+judge sums
 finish
