@@ -30,16 +30,9 @@ struct tune {
 	hys_dtype dtype;
 };
 
-static hys_dtype dtype_named(const char *name)
-{
-	return strcmp(name, "f32") == 0	   ? HYS_F32
-	       : strcmp(name, "f16") == 0  ? HYS_F16
-	       : strcmp(name, "bf16") == 0 ? HYS_BF16
-					   : HYS_DTYPE_DEFAULT;
-}
-
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
+	static const char *const dtypes[] = {"f32", "f16", "bf16"};
 	struct tune *tune = state->input;
 	switch (key) {
 	case 'm':
@@ -54,9 +47,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 			argp_error(state, "'%s' is not a number from 1 to %d", argument, INT32_MAX);
 		break;
 	case 't':
-		tune->dtype = dtype_named(argument);
-		if (!tune->dtype)
-			argp_error(state, "--dtype '%s' is unknown", argument);
+		tune->dtype = (hys_dtype)(HYS_F32 +
+					  tool_choice(state, "--dtype", argument, dtypes, 3));
 		break;
 	case 'd':
 		tune->device = argument;

@@ -12,7 +12,7 @@ FNR == NR {
 }
 { print }
 /^(\.visible )?\.entry / { name = $0; sub(/^.*\.entry /, "", name); sub(/\(.*/, "", name); open = 1 }
-open && /^\)$/ {
+open && /^\)[ \t]*(\/\/.*)?$/ {
 	open = 0
 	if (name in node) print ".reqntid " size[node[name]]
 }
