@@ -201,7 +201,7 @@ static hys_status run_rows(struct hys_cp_call *call, int64_t first, int64_t coun
 	args.head.row_count = count;
 	status = call->op->call(call->exec, call->batch->local, &args, error);
 	hys_cp_trace(call->batch->cp, start, "%s: rows %lld to %lld given", call->op->name,
-		     (long long)first, (long long)(first + count));
+		     (long long)first, (long long)first + (long long)count);
 	return status;
 }
 
@@ -217,7 +217,7 @@ static hys_status run_by_slices(struct hys_cp_call *call, struct hys_error *erro
 		const int64_t ready = slice < slices ? ready_rows(call, slice) : rows;
 
 		HYS_TRY(await(call, slice, error));
-		if (slice < slices && ready - done < rows / (2 * slices) + 1)
+		if (slice < slices && ready - done < rows / ((int64_t)2 * slices) + 1)
 			continue;
 		HYS_TRY(run_rows(call, done, ready - done, error));
 		done = ready;

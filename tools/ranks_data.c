@@ -17,7 +17,7 @@ static cl_device_id find_device(int wanted)
 {
 	const cl_device_type types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ALL};
 	cl_platform_id platforms[16];
-	cl_device_id found[64];
+	cl_device_id found[64] = {NULL};
 	cl_uint platform_count = 0;
 	if (clGetPlatformIDs(16, platforms, &platform_count) != CL_SUCCESS)
 		return NULL;

@@ -143,7 +143,8 @@ static int32_t capacity_of(const struct hys_ocl_scan *scan, const struct hys_siz
 static int64_t packed_bytes(const struct hys_problem *problem)
 {
 	const int64_t heads = problem->scoring.heads / problem->scoring.groups;
-	const int64_t row = problem->scoring.dim * (problem->scoring.dtype == HYS_F8E4M3 ? 1 : 2);
+	const int64_t row =
+		(int64_t)problem->scoring.dim * (problem->scoring.dtype == HYS_F8E4M3 ? 1 : 2);
 	return hys_round_up(heads, 16) * (row <= 128 ? 128 : 256);
 }
 
@@ -157,7 +158,8 @@ static int64_t line_bytes(const struct hys_ocl_scan *scan, const struct hys_size
 			  int32_t splits, int32_t samples)
 {
 	const int64_t lists = (int64_t)splits * scan->line_lists, i32 = sizeof(cl_int);
-	return packed_bytes(size->problem) + WEIGHTS_BYTES + 2 * LINE_BYTES + samples * i32 +
+	return packed_bytes(size->problem) + WEIGHTS_BYTES + (int64_t)2 * LINE_BYTES +
+	       samples * i32 +
 	       lists * (capacity_of(scan, size, splits) * (int64_t)PAIR_BYTES + i32) + 5 * i32;
 }
 
@@ -338,7 +340,7 @@ static hys_status find_thresholds(const struct job *job, struct hys_error *error
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_THRESHOLDS);
 	return launch(&args, hys_ocl_divide_up(job->pass.lines, THRESHOLD_LINES),
-		      32 * THRESHOLD_LINES, error);
+		      (int64_t)32 * THRESHOLD_LINES, error);
 }
 
 /* All keys, or a sample of them. */

@@ -130,7 +130,7 @@ bool omp_bound_pays(const struct omp_select *select)
 		select->isa->half_begin();
 	for (int64_t i = 0; i < SAMPLE_ROWS; i++)
 		share += needless_share(select, select->scratch,
-					(2 * i + 1) * rows / (2 * SAMPLE_ROWS));
+					(2 * i + 1) * rows / ((int64_t)2 * SAMPLE_ROWS));
 	if (select->half_dim)
 		select->isa->half_end();
 	return share >= WORTHWHILE * SAMPLE_ROWS;

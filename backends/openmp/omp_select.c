@@ -289,6 +289,7 @@ static int64_t keys_at_once(const struct omp_select *select, const struct omp_pa
 	const int64_t key_bytes = packed->halves
 					  ? select->half_dim * (int64_t)sizeof *packed->halves
 					  : select->dim * (int64_t)sizeof *packed->floats;
+	/* Halves are packed of half_dim > 0 only. NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
 	return panel * hys_max64(1, PANEL_BYTES / (panel * key_bytes));
 }
 
