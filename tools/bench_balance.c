@@ -42,13 +42,19 @@ struct outcome {
 	char reason[256]; /* why a device has nothing */
 };
 
+/* The fastest device by itself. */
+struct alone {
+	double seconds;
+	int32_t device;
+};
+
 struct balance {
 	struct hys_context *context;
 	int32_t devices[DEVICES_MAX], count;
 	const char *speeds; /* "1:4", or "" for what devices are */
 	int64_t rows;
 	int repeat;
-	bool json, compare; /* with the first device alone */
+	bool json, compare; /* with the fastest device alone */
 	hys_dtype dtype;
 	struct hys_error error;
 };
@@ -198,8 +204,8 @@ static bool time_call(struct balance *b, struct hys_exec *exec, struct hys_batch
 	return true;
 }
 
-static bool make_plan(struct balance *b, const struct shape *shape, int32_t devices, uint32_t flags,
-		      struct hys_plan **plan)
+static bool make_plan(struct balance *b, const struct shape *shape, const int32_t *devices,
+		      int32_t count, uint32_t flags, struct hys_plan **plan)
 {
 	const struct hys_problem problem = {
 		.struct_size = sizeof problem,
@@ -215,8 +221,8 @@ static bool make_plan(struct balance *b, const struct shape *shape, int32_t devi
 	const struct hys_plan_options wanted = {.struct_size = sizeof wanted,
 						.operations = HYS_OP_BIT(shape->op),
 						.flags = flags,
-						.devices = b->devices,
-						.device_count = devices,
+						.devices = devices,
+						.device_count = count,
 						.rows_max = b->rows,
 						.keys_max = b->rows,
 						.progress = tool_plan_progress};
@@ -294,7 +300,7 @@ static bool run_splits(struct balance *b, const struct shape *shape, struct oper
 			ok = run_learnt(b, shape, &learnt, operands, &outcomes[split]);
 			continue;
 		}
-		ok = make_plan(b, shape, b->count, flags[split], &plan) &&
+		ok = make_plan(b, shape, b->devices, b->count, flags[split], &plan) &&
 		     run_plan(b, shape, plan, operands, &outcomes[split],
 			      split == STATIC ? &learnt : NULL);
 		if (ok)
@@ -306,24 +312,44 @@ static bool run_splits(struct balance *b, const struct shape *shape, struct oper
 	return ok;
 }
 
-/* ---- the first device alone ---- */
+/* ---- devices alone ---- */
 
-static bool run_alone(struct balance *b, const struct shape *shape, struct operands *operands,
-		      double *seconds)
+/* The median of several calls on one device. */
+static bool run_alone(struct balance *b, const struct shape *shape, int32_t device,
+		      struct operands *operands, double *seconds)
 {
+	double times[REPEAT_MAX];
 	struct hys_plan *plan = NULL;
 	struct hys_batch *batch = NULL;
 	struct hys_exec *exec = NULL;
-	bool ok = make_plan(b, shape, 1, 0, &plan) && make_batch(b, shape, plan, &batch) &&
+	bool ok = make_plan(b, shape, &b->devices[device], 1, 0, &plan) &&
+		  make_batch(b, shape, plan, &batch) &&
 		  hys_exec_create(plan, NULL, &exec, &b->error) == HYS_OK &&
 		  call(exec, batch, shape, operands, WARM_UP_ROWS, &b->error) == HYS_OK;
-	*seconds = tool_now();
-	ok = ok && call(exec, batch, shape, operands, b->rows, &b->error) == HYS_OK;
-	*seconds = tool_now() - *seconds;
+	for (int i = 0; ok && i < b->repeat; i++) {
+		const double start = tool_now();
+		ok = call(exec, batch, shape, operands, b->rows, &b->error) == HYS_OK;
+		times[i] = tool_now() - start;
+	}
+	*seconds = ok ? tool_median(times, b->repeat) : 0;
 	hys_exec_destroy(exec);
 	hys_batch_destroy(batch);
 	hys_plan_destroy(plan);
 	return ok;
+}
+
+/* The fastest of them: what sharing has to beat. */
+static bool find_alone(struct balance *b, const struct shape *shape, struct operands *operands,
+		       struct alone *alone)
+{
+	for (int32_t i = 0; i < b->count; i++) {
+		double seconds;
+		if (!run_alone(b, shape, i, operands, &seconds))
+			return false;
+		if (i == 0 || seconds < alone->seconds)
+			*alone = (struct alone){.seconds = seconds, .device = b->devices[i]};
+	}
+	return true;
 }
 
 /* ---- reporting ---- */
@@ -334,29 +360,39 @@ static void print_head(const struct balance *b)
 	       "rows, by device\n%-22s %-18s %-6s ",
 	       "rows", "operation", "speeds");
 	if (b->compare)
-		printf("%10s ", "first alone");
+		printf("%15s ", "fastest alone");
 	printf(" %-10s %9s %10s ", "split", "imbalance", "time");
 	printf(b->compare ? "%6s  shares\n" : "  shares\n", "gain");
 }
 
-static void print_outcome(const struct balance *b, const struct shape *shape, double alone,
-			  int split, const struct outcome *outcome)
+/* On the first line only. */
+static void print_alone(const struct alone *alone)
+{
+	char text[48] = "";
+	if (alone)
+		snprintf(text, sizeof text, "%d: %s", (int)alone->device,
+			 tool_time(alone->seconds));
+	printf("%15s ", text);
+}
+
+static void print_outcome(const struct balance *b, const struct shape *shape,
+			  const struct alone *alone, int split, const struct outcome *outcome)
 {
 	printf("%-22s %-18s %-6s ", split ? "" : shape->name, split ? "" : hys_op_name(shape->op),
 	       split ? "" : b->speeds);
 	if (b->compare)
-		printf("%11s ", split ? "" : tool_time(alone));
+		print_alone(split ? NULL : alone);
 	printf(" %-10s %9.3f %10s ", split_names[split], outcome->imbalance,
 	       tool_time(outcome->seconds));
 	if (b->compare)
-		printf("%5.2fx ", alone / outcome->seconds);
+		printf("%5.2fx ", alone->seconds / outcome->seconds);
 	for (int32_t i = 0; i < b->count; i++)
 		printf(" %5.1f%%", 100 * outcome->share[i]);
 	printf("%s%s\n", outcome->reason[0] ? "  " : "", outcome->reason);
 }
 
-static void print_json(const struct balance *b, const struct shape *shape, double alone, int split,
-		       const struct outcome *outcome)
+static void print_json(const struct balance *b, const struct shape *shape,
+		       const struct alone *alone, int split, const struct outcome *outcome)
 {
 	cJSON *line = cJSON_CreateObject(), *shares;
 	cJSON_AddStringToObject(line, "rows", shape->name);
@@ -365,8 +401,10 @@ static void print_json(const struct balance *b, const struct shape *shape, doubl
 	cJSON_AddStringToObject(line, "split", split_names[split]);
 	cJSON_AddNumberToObject(line, "imbalance", outcome->imbalance);
 	cJSON_AddNumberToObject(line, "seconds", outcome->seconds);
-	if (b->compare)
-		cJSON_AddNumberToObject(line, "first_alone_s", alone);
+	if (b->compare) {
+		cJSON_AddNumberToObject(line, "fastest_alone_s", alone->seconds);
+		cJSON_AddNumberToObject(line, "fastest_alone", alone->device);
+	}
 	shares = cJSON_AddArrayToObject(line, "shares");
 	for (int32_t i = 0; i < b->count; i++)
 		cJSON_AddItemToArray(shares, cJSON_CreateNumber(outcome->share[i]));
@@ -378,15 +416,15 @@ static bool run_shape(struct balance *b, const struct shape *shape)
 {
 	struct operands operands;
 	struct outcome outcomes[SPLITS];
-	double alone = 0;
+	struct alone alone = {0, 0};
 	bool ok = make_operands(&operands, shape, b->rows, b->dtype);
 	memset(outcomes, 0, sizeof outcomes);
 	if (!ok)
 		b->error = (struct hys_error){HYS_OUT_OF_MEMORY, 0, "no memory for operands"};
-	ok = ok && (!b->compare || run_alone(b, shape, &operands, &alone)) &&
+	ok = ok && (!b->compare || find_alone(b, shape, &operands, &alone)) &&
 	     run_splits(b, shape, &operands, outcomes);
 	for (int split = 0; ok && split < SPLITS; split++)
-		(b->json ? print_json : print_outcome)(b, shape, alone, split, &outcomes[split]);
+		(b->json ? print_json : print_outcome)(b, shape, &alone, split, &outcomes[split]);
 	fflush(stdout);
 	free_operands(&operands);
 	return ok;
