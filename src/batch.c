@@ -124,6 +124,8 @@ void hys_batch_destroy(struct hys_batch *batch)
 	hys_free(allocator, batch->views);
 	hys_free(allocator, batch->packed);
 	hys_free(allocator, batch->ranges);
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+		hys_free(allocator, batch->flops_before[op]);
 	hys_free(allocator, batch->key_pairs_before);
 	hys_free(allocator, batch->entry_pairs_before);
 	hys_free(allocator, batch);

@@ -167,6 +167,9 @@ struct hys_batch {
 	 * operations alike; ascending, without gaps */
 	struct hys_range *ranges;
 	int32_t range_count;
+	/* [tiles + 1], useful work of rows before each tile of partition.h; of
+	 * the operations that are shared by rows, else NULL */
+	double *flops_before[HYS_OP_COUNT];
 };
 
 /* The device's view, cut to rows [first, first + count). */

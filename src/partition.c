@@ -97,11 +97,37 @@ static void weigh(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op
 	}
 }
 
+/* Work of the batch's rows before one of them, tiles weighing evenly. */
+static double flops_before(const struct hys_batch *batch, hys_op op, int64_t row)
+{
+	const double *before = batch->flops_before[op];
+	const int64_t tile = row / HYS_ROW_TILE, first = tile * HYS_ROW_TILE;
+	const int64_t end = hys_min64(first + HYS_ROW_TILE, batch->rows);
+
+	if (row == first)
+		return before[tile];
+	return before[tile] +
+	       (before[tile + 1] - before[tile]) * (double)(row - first) / (double)(end - first);
+}
+
+/* What the batch knows already; unless the call itself lists what rows read. */
 void hys_tiles_weigh(struct hys_tiles *tiles, const struct hys_task *task)
 {
 	const struct hys_tensor indices = indices_of(task);
+	const struct hys_batch *batch = task->batch;
+	const hys_op op = task->call.op;
+	const int64_t begin = task->call.row_first;
+	double first;
 
-	weigh(tiles, task->batch, task->call.op, task->call.row_first, &indices);
+	if (indices.host || !batch->flops_before[op]) {
+		weigh(tiles, batch, op, begin, &indices);
+		return;
+	}
+	tiles->count = hys_tiles_of(tiles->rows);
+	first = flops_before(batch, op, begin);
+	for (int64_t tile = 0; tile <= tiles->count; tile++)
+		tiles->flops_before[tile] =
+			flops_before(batch, op, begin + hys_tile_row(tiles, tile)) - first;
 }
 
 void hys_tiles_weigh_batch(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op op,

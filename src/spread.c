@@ -1,81 +1,188 @@
 /* A batch's ranges: whose rows of replicated buffers are whose. They are the same
  * for all operations, since rows stay where they were computed, and operations
  * cost differently: so each device gets several, from all over the batch, such
- * that every operation by itself is shared as devices are fast. */
+ * that every operation by itself is shared as devices are fast. Each range is a
+ * call of its own, and what a call takes counts: the fewest that balance. */
 #include <math.h>
+#include <string.h>
 
 #include "partition.h"
 
-/* Ranges a device: kernels lose by short calls, balance by few. */
-#define RANGES_FEWEST 4
-#define RANGES_MOST 8
-#define RANGE_ROWS 4096
+/* Ranges a device that are tried, the fewest first, and what is good enough:
+ * the fullest device's time over that of perfect shares. */
+static const int32_t ranges_tried[] = {2, 3, 4, 6, 8};
+#define TRIES ((int32_t)(sizeof(ranges_tried) / sizeof(ranges_tried[0])))
+#define GOOD_ENOUGH 1.01
 /* Exchanges are tried for all pairs of so many ranges at most. */
 #define EXCHANGED_MOST 64
+/* Moves of all ends by one step; as many as help, but not for ever. */
+#define PASSES_MOST 32
+/* Of a call that nobody waits for, compared with one by itself. */
+#define CALL_BEHIND 0.5
+/* Equal parts of rows keep shares right where a measured pace is not. */
+#define WEIGHT_OF_ROWS 0.1
+
+/* What part of the time of perfect shares a device takes for the whole work, for
+ * all rows, for a call. */
+struct measure {
+	const double *before; /* [tiles + 1] of the operation's work; NULL = none */
+	double weight, work[HYS_LANES_MAX], rows[HYS_LANES_MAX], call[HYS_LANES_MAX];
+};
+
+struct division {
+	int32_t count;			     /* of ranges */
+	int64_t begin[HYS_BATCH_RANGES + 1]; /* tiles */
+	int32_t lane[HYS_BATCH_RANGES];	     /* among those that work */
+};
 
 struct spread {
 	struct hys_batch *batch;
 	int64_t tiles;
-	int32_t devices, count; /* of ranges */
-	int32_t op_count;
-	double *before[HYS_OP_COUNT]; /* [tiles + 1] of an operation's work, 0 to 1 */
-	/* what a device is to do of an operation's work */
-	double shares[HYS_OP_COUNT][HYS_LANES_MAX];
-	int64_t begin[HYS_BATCH_RANGES + 1]; /* tiles */
-	int32_t lane[HYS_BATCH_RANGES];
+	int32_t devices, numbers[HYS_LANES_MAX]; /* that work at all */
+	int32_t measure_count;			 /* the last one is of rows alone */
+	struct measure measures[HYS_OP_COUNT + 1];
+	struct division now, best;
 };
 
 /* ---- what operations cost ---- */
 
-/* Devices share the work as fast as they do it. */
-static void find_shares(struct spread *spread, hys_op op, int32_t n, double flops)
+static bool is_spread(const struct hys_plan *plan, int32_t op)
+{
+	return plan->operations & HYS_OP_BIT(op) && !hys_is_pooling((hys_op)op);
+}
+
+/* Devices that have no memory for rows, or nothing to do. If all are so, all work. */
+static void find_devices(struct spread *spread)
 {
 	const struct hys_plan *plan = spread->batch->plan;
-	double *shares = spread->shares[n], all = 0;
 
+	for (int32_t d = 0; d < plan->device_count; d++) {
+		bool idle = true;
+
+		for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+			if (is_spread(plan, op))
+				idle = idle && hys_plan_pace(plan, (hys_op)op, d)->idle;
+		if (!idle)
+			spread->numbers[spread->devices++] = d;
+	}
+	if (spread->devices > 0)
+		return;
+	for (int32_t d = 0; d < plan->device_count; d++)
+		spread->numbers[spread->devices++] = d;
+}
+
+/* Devices share the work as fast as they do it. */
+static void measure(struct spread *spread, hys_op op)
+{
+	const struct hys_plan *plan = spread->batch->plan;
+	const double rows = (double)spread->batch->rows;
+	struct measure *own = &spread->measures[spread->measure_count++];
+	double flops, perfect_s, rates = 0;
+
+	own->before = spread->batch->flops_before[op];
+	own->weight = 1;
+	flops = own->before[spread->tiles];
 	for (int32_t d = 0; d < spread->devices; d++) {
-		const struct hys_pace *pace = hys_plan_pace(plan, op, d);
-		const double seconds =
-			pace->row_s * (double)spread->batch->rows + pace->flop_s * flops;
+		const struct hys_pace *pace = hys_plan_pace(plan, op, spread->numbers[d]);
 
-		shares[d] = 1 / fmax(seconds, 1e-12);
-		all += shares[d];
+		own->work[d] = fmax(pace->flop_s * flops, 1e-12);
+		own->rows[d] = pace->row_s * rows;
+		own->call[d] = CALL_BEHIND * pace->call_s;
+		rates += 1 / (own->work[d] + own->rows[d]);
 	}
-	for (int32_t d = 0; d < spread->devices; d++)
-		shares[d] /= all;
+	perfect_s = 1 / rates;
+	for (int32_t d = 0; d < spread->devices; d++) {
+		own->work[d] /= perfect_s;
+		own->rows[d] /= perfect_s;
+		own->call[d] /= perfect_s;
+	}
 }
 
-/* Shares of the whole; of operations without work, the number of rows. */
-static void weigh(struct spread *spread, hys_op op)
+/* As many rows as a device is fast, in the mean of the operations. */
+static void measure_rows(struct spread *spread)
 {
-	struct hys_tiles tiles = {.rows = spread->batch->rows,
-				  .flops_before = spread->before[spread->op_count]};
-	double flops;
+	struct measure *own = &spread->measures[spread->measure_count];
 
-	hys_tiles_weigh_batch(&tiles, spread->batch, op, 0);
-	flops = tiles.flops_before[tiles.count];
-	for (int64_t i = 0; i <= tiles.count; i++)
-		tiles.flops_before[i] = flops > 0 ? tiles.flops_before[i] / flops
-						  : (double)i / (double)hys_max64(tiles.count, 1);
-	find_shares(spread, op, spread->op_count++, flops);
+	own->weight = WEIGHT_OF_ROWS;
+	for (int32_t d = 0; d < spread->devices; d++) {
+		double share = 0;
+
+		for (int32_t n = 0; n < spread->measure_count; n++)
+			share += 1 / (spread->measures[n].work[d] + spread->measures[n].rows[d]);
+		own->rows[d] = (spread->measure_count + 1e-12) / (share + 1e-12);
+	}
+	spread->measure_count++;
 }
 
-/* How far the fullest device is above its share, of any operation: 1 is
- * perfect. */
-static double worst(const struct spread *spread)
+/* ---- how good a division is ---- */
+
+/* Work before a tile, 0 to 1; of operations without work, the number of rows. */
+static double before(const struct spread *spread, const struct measure *own, int64_t tile)
 {
-	double most = 0;
+	const double all = own->before ? own->before[spread->tiles] : 0;
 
-	for (int32_t n = 0; n < spread->op_count; n++) {
-		double loads[HYS_LANES_MAX] = {0};
+	return all > 0 ? own->before[tile] / all
+		       : (double)tile / (double)hys_max64(spread->tiles, 1);
+}
 
-		for (int32_t r = 0; r < spread->count; r++)
-			loads[spread->lane[r]] += spread->before[n][spread->begin[r + 1]] -
-						  spread->before[n][spread->begin[r]];
-		for (int32_t d = 0; d < spread->devices; d++)
-			most = fmax(most, loads[d] / fmax(spread->shares[n][d], 1e-6));
+/* Calls: ranges behind each other are one. */
+static void count_calls(const struct division *division, double *calls)
+{
+	int32_t last = -1;
+
+	for (int32_t r = 0; r < division->count; r++) {
+		if (division->begin[r] == division->begin[r + 1])
+			continue;
+		calls[division->lane[r]] += division->lane[r] != last;
+		last = division->lane[r];
 	}
-	return most;
+}
+
+/* Of one operation: how far from perfect all devices are, and how far above it
+ * the fullest is. */
+static double judge(const struct spread *spread, const struct measure *own, const double *calls,
+		    double *fullest)
+{
+	const struct division *division = &spread->now;
+	const double tiles = (double)hys_max64(spread->tiles, 1);
+	double times[HYS_LANES_MAX] = {0}, sum = 0;
+
+	for (int32_t r = 0; r < division->count; r++) {
+		const int64_t begin = division->begin[r], end = division->begin[r + 1];
+		const int32_t d = division->lane[r];
+
+		times[d] += own->work[d] * (before(spread, own, end) - before(spread, own, begin)) +
+			    own->rows[d] * (double)(end - begin) / tiles;
+	}
+	for (int32_t d = 0; d < spread->devices; d++) {
+		times[d] += own->call[d] * calls[d];
+		sum += (times[d] - 1) * (times[d] - 1);
+		*fullest = own->before ? fmax(*fullest, times[d]) : *fullest;
+	}
+	return own->weight * sum;
+}
+
+static double judge_all(const struct spread *spread, double *fullest)
+{
+	double calls[HYS_LANES_MAX] = {0}, sum = 0;
+
+	*fullest = 0;
+	count_calls(&spread->now, calls);
+	for (int32_t n = 0; n < spread->measure_count; n++)
+		sum += judge(spread, &spread->measures[n], calls, fullest);
+	return sum;
+}
+
+/* Whether the division is better now than `best`, which follows. */
+static bool is_better(const struct spread *spread, double *best)
+{
+	double fullest;
+	const double now = judge_all(spread, &fullest);
+
+	if (!(now < *best * (1 - 1e-6)))
+		return false;
+	*best = now;
+	return true;
 }
 
 /* ---- cutting and dealing ---- */
@@ -83,142 +190,166 @@ static double worst(const struct spread *spread)
 /* Ranges of the same work, all operations counting alike. */
 static void cut_ranges(struct spread *spread)
 {
+	struct division *division = &spread->now;
 	int64_t at = 0;
 
-	for (int32_t r = 0; r < spread->count; r++) {
-		const double goal = spread->op_count * (r + 1.0) / spread->count;
+	for (int32_t r = 0; r < division->count; r++) {
+		const double goal = spread->measure_count * (r + 1.0) / division->count;
 
 		for (; at < spread->tiles; at++) {
 			double sum = 0;
 
-			for (int32_t n = 0; n < spread->op_count; n++)
-				sum += spread->before[n][at + 1];
+			for (int32_t n = 0; n < spread->measure_count; n++)
+				sum += before(spread, &spread->measures[n], at + 1);
 			if (sum > goal)
 				break;
 		}
-		spread->begin[r + 1] = r + 1 == spread->count ? spread->tiles : at;
+		division->begin[r + 1] = r + 1 == division->count ? spread->tiles : at;
 	}
 }
 
 static bool exchange(struct spread *spread, int32_t a, int32_t b, double *best)
 {
-	const int32_t lane_a = spread->lane[a];
-	const int32_t lane_b = b < spread->count ? spread->lane[b] : b - spread->count;
-	double now;
+	struct division *division = &spread->now;
+	const int32_t lane_a = division->lane[a], count = division->count;
+	const int32_t lane_b = b < count ? division->lane[b] : b - count;
 
-	spread->lane[a] = lane_b;
-	if (b < spread->count)
-		spread->lane[b] = lane_a;
-	now = worst(spread);
-	if (now < *best * (1 - 1e-6)) {
-		*best = now;
+	if (lane_a == lane_b)
+		return false;
+	division->lane[a] = lane_b;
+	if (b < count)
+		division->lane[b] = lane_a;
+	if (is_better(spread, best))
 		return true;
-	}
-	spread->lane[a] = lane_a;
-	if (b < spread->count)
-		spread->lane[b] = lane_b;
+	division->lane[a] = lane_a;
+	if (b < count)
+		division->lane[b] = lane_b;
 	return false;
 }
 
 /* Back and forth over the devices, then whatever exchange, or gift, helps. */
-static double deal(struct spread *spread)
+static void deal(struct spread *spread)
 {
+	struct division *division = &spread->now;
 	const int32_t devices = spread->devices;
-	bool better = spread->count <= EXCHANGED_MOST;
-	double best;
+	bool better = division->count <= EXCHANGED_MOST;
+	double best = (double)INFINITY;
 
-	for (int32_t r = 0; r < spread->count; r++)
-		spread->lane[r] = r / devices % 2 ? devices - 1 - r % devices : r % devices;
-	best = worst(spread);
+	for (int32_t r = 0; r < division->count; r++)
+		division->lane[r] = r / devices % 2 ? devices - 1 - r % devices : r % devices;
+	is_better(spread, &best);
 	while (better) {
 		better = false;
-		for (int32_t a = 0; a < spread->count; a++)
-			for (int32_t b = 0; b < spread->count + devices; b++)
+		for (int32_t a = 0; a < division->count; a++)
+			for (int32_t b = 0; b < division->count + devices; b++)
 				better = exchange(spread, a, b, &best) || better;
 	}
-	return best;
 }
 
 static bool shift(struct spread *spread, int32_t r, int64_t step, double *best)
 {
-	const int64_t was = spread->begin[r], to = was + step;
-	double now;
+	struct division *division = &spread->now;
+	const int64_t was = division->begin[r], to = was + step;
 
-	if (to < spread->begin[r - 1] || to > spread->begin[r + 1])
+	if (to < division->begin[r - 1] || to > division->begin[r + 1])
 		return false;
-	spread->begin[r] = to;
-	now = worst(spread);
-	if (now < *best * (1 - 1e-6)) {
-		*best = now;
+	division->begin[r] = to;
+	if (is_better(spread, best))
 		return true;
-	}
-	spread->begin[r] = was;
+	division->begin[r] = was;
 	return false;
 }
 
 /* Moves the ends of ranges, by less and less. */
-static void refine(struct spread *spread, double best)
+static void refine(struct spread *spread)
 {
-	for (int64_t step = spread->tiles / (4 * (int64_t)spread->count); step > 0; step /= 2)
-		for (int32_t r = 1; r < spread->count; r++)
-			if (!shift(spread, r, step, &best))
-				shift(spread, r, -step, &best);
+	const int32_t count = spread->now.count;
+	double best = (double)INFINITY;
+
+	is_better(spread, &best);
+	for (int64_t step = spread->tiles / (4 * (int64_t)count); step > 0; step /= 2) {
+		bool better = true;
+
+		for (int32_t pass = 0; better && pass < PASSES_MOST; pass++) {
+			better = false;
+			for (int32_t r = 1; r < count; r++)
+				better = shift(spread, r, step, &best) ||
+					 shift(spread, r, -step, &best) || better;
+		}
+	}
+}
+
+/* The fewest ranges that are good enough, else the best. */
+static void divide(struct spread *spread)
+{
+	double best = (double)INFINITY;
+
+	for (int32_t i = 0; i < TRIES; i++) {
+		const int32_t count = ranges_tried[i] * spread->devices;
+		double fullest;
+
+		if (count > HYS_BATCH_RANGES || (i > 0 && best < GOOD_ENOUGH))
+			break;
+		spread->now.count = count;
+		cut_ranges(spread);
+		deal(spread);
+		refine(spread);
+		judge_all(spread, &fullest);
+		if (i == 0 || fullest < best) {
+			best = fullest;
+			spread->best = spread->now;
+		}
+	}
 }
 
 /* ---- the batch ---- */
 
-static int32_t count_ranges(const struct hys_batch *batch)
-{
-	const int64_t devices = batch->plan->device_count;
-	const int64_t wanted = hys_min64(batch->rows / (devices * RANGE_ROWS), RANGES_MOST);
-
-	return (int32_t)(devices *
-			 hys_min64(hys_max64(wanted, RANGES_FEWEST), HYS_BATCH_RANGES / devices));
-}
-
 static void keep(const struct spread *spread)
 {
+	const struct division *division = &spread->best;
 	struct hys_batch *batch = spread->batch;
+	struct hys_range *last = NULL;
 
-	batch->range_count = 0;
-	for (int32_t r = 0; r < spread->count; r++) {
-		const int64_t first = hys_min64(spread->begin[r] * HYS_ROW_TILE, batch->rows);
-		const int64_t end = hys_min64(spread->begin[r + 1] * HYS_ROW_TILE, batch->rows);
+	for (int32_t r = 0; r < division->count; r++) {
+		const int64_t first = hys_min64(division->begin[r] * HYS_ROW_TILE, batch->rows);
+		const int64_t end = hys_min64(division->begin[r + 1] * HYS_ROW_TILE, batch->rows);
+		const int32_t lane = spread->numbers[division->lane[r]];
 
-		if (end > first)
-			batch->ranges[batch->range_count++] =
-				(struct hys_range){first, end - first, spread->lane[r]};
+		if (end == first)
+			continue;
+		if (last && last->lane == lane) {
+			last->count += end - first;
+			continue;
+		}
+		last = &batch->ranges[batch->range_count++];
+		*last = (struct hys_range){first, end - first, lane};
 	}
 }
 
-static bool make(struct spread *spread)
+static bool weigh(struct hys_batch *batch, int32_t op)
 {
-	const struct hys_plan *plan = spread->batch->plan;
-	const struct hys_allocator *allocator = &plan->context->host.allocator;
+	const struct hys_allocator *allocator = &batch->plan->context->host.allocator;
+	struct hys_tiles tiles = {.rows = batch->rows};
 
-	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
-		if (!(plan->operations & HYS_OP_BIT(op)) || hys_is_pooling((hys_op)op))
-			continue;
-		spread->before[spread->op_count] =
-			hys_alloc_array(allocator, spread->tiles + 1, sizeof(double));
-		if (!spread->before[spread->op_count])
-			return false;
-		weigh(spread, (hys_op)op);
-	}
-	cut_ranges(spread);
-	refine(spread, deal(spread));
-	keep(spread);
-	return true;
+	tiles.flops_before =
+		hys_alloc_array(allocator, hys_tiles_of(batch->rows) + 1, sizeof(double));
+	if (tiles.flops_before)
+		hys_tiles_weigh_batch(&tiles, batch, (hys_op)op, 0);
+	batch->flops_before[op] = tiles.flops_before;
+	return tiles.flops_before != NULL;
 }
 
 bool hys_partition_batch(struct hys_batch *batch)
 {
-	const struct hys_allocator *allocator = &batch->plan->context->host.allocator;
+	const struct hys_plan *plan = batch->plan;
+	const struct hys_allocator *allocator = &plan->context->host.allocator;
 	struct spread *spread;
-	bool made;
 
-	if (batch->plan->device_count < 2)
+	if (plan->device_count < 2)
 		return true;
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+		if (is_spread(plan, op) && !weigh(batch, op))
+			return false;
 	batch->ranges = hys_alloc_array(allocator, HYS_BATCH_RANGES, sizeof(*batch->ranges));
 	spread = hys_alloc(allocator, sizeof(*spread));
 	if (!batch->ranges || !spread) {
@@ -227,11 +358,13 @@ bool hys_partition_batch(struct hys_batch *batch)
 	}
 	spread->batch = batch;
 	spread->tiles = hys_tiles_of(batch->rows);
-	spread->devices = batch->plan->device_count;
-	spread->count = count_ranges(batch);
-	made = make(spread);
-	for (int32_t n = 0; n < HYS_OP_COUNT; n++)
-		hys_free(allocator, spread->before[n]);
+	find_devices(spread);
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+		if (is_spread(plan, op))
+			measure(spread, (hys_op)op);
+	measure_rows(spread);
+	divide(spread);
+	keep(spread);
 	hys_free(allocator, spread);
-	return made;
+	return true;
 }

@@ -532,11 +532,12 @@ static hys_status run(struct hys_exec *exec, int32_t lane, const struct hys_task
 	if (task->counts)
 		own.call.args.loss.divisor = (double)count_together(exec, lane, task);
 	status = work(exec, lane, &own, error);
-	if (arrive(exec->gather) && status == HYS_OK) {
+	/* Who has nothing to merge need not wait for the others here, too. */
+	if (task->sums_bytes > 0 && arrive(exec->gather) && status == HYS_OK) {
 		const double begun = hys_trace_begin(exec, lane);
 
 		status = hys_gather_merge(exec, lane, task, error);
-		if (status == HYS_OK && task->sums_bytes > 0)
+		if (status == HYS_OK)
 			hys_trace_note(exec, lane, "merge", &task->call, begun);
 	}
 	return status;

@@ -281,6 +281,8 @@ static void test_ranges(void **state)
 {
 	struct fixture *f = *state;
 
+	for (int32_t i = 0; i < LANES * HYS_OP_COUNT; i++)
+		f->plan.paces[i] = (struct hys_pace){.flop_s = 1e-12};
 	for (int32_t lanes = 2; lanes <= LANES; lanes++) {
 		f->plan.plan.device_count = lanes;
 		expect_ranges(causal(f, 32768, 32768), 1.02);
@@ -313,6 +315,64 @@ static void test_ranges_of_unequal_devices(void **state)
 		speeds[i] = 1;
 }
 
+/* A call takes time of its own: two devices need three runs of rows, not more. */
+static void test_few_ranges(void **state)
+{
+	struct fixture *f = *state;
+
+	f->plan.plan.device_count = 2;
+	for (int32_t i = 0; i < LANES * HYS_OP_COUNT; i++)
+		f->plan.paces[i] = (struct hys_pace){.flop_s = 1e-12, .call_s = 1e-4};
+	struct hys_batch *batch = causal(f, 131072, 131072);
+
+	assert_int_equal(batch->range_count, 3);
+	expect_ranges(batch, 1.02);
+}
+
+/* One without memory for any row gets none. */
+static void test_a_device_that_cannot(void **state)
+{
+	struct fixture *f = *state;
+
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+		f->plan.paces[HYS_OP_COUNT + op].idle = true;
+	struct hys_batch *batch = causal(f, 32768, 32768);
+
+	for (int32_t i = 0; i < batch->range_count; i++)
+		assert_int_not_equal(batch->ranges[i].lane, 1);
+	hys_batch_destroy(batch);
+}
+
+/* What the batch keeps is what weighing says, wherever a call begins and ends. */
+static void test_kept_weights(void **state)
+{
+	static const struct {
+		int64_t first, rows;
+	} calls[] = {{0, 32768}, {4096, 8192}, {16, 100}, {4096, 1}, {32752, 16}, {32760, 8}};
+	struct fixture *f = *state;
+	struct hys_batch *batch = zipf(f, 32768, 8);
+	struct hys_tiles kept = {0}, weighed = {0};
+	struct hys_task task = {.batch = batch};
+
+	kept.flops_before = calloc(2049, sizeof(double));
+	weighed.flops_before = calloc(2049, sizeof(double));
+	task.call.op = HYS_OP_SELECT;
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		kept.rows = weighed.rows = calls[i].rows;
+		task.call.row_first = calls[i].first;
+		hys_tiles_weigh(&kept, &task);
+		hys_tiles_weigh_batch(&weighed, batch, HYS_OP_SELECT, calls[i].first);
+		assert_int_equal(kept.count, weighed.count);
+		for (int64_t t = 0; t <= kept.count; t++) /* within a tile evenly */
+			assert_true(fabs(kept.flops_before[t] - weighed.flops_before[t]) <=
+				    (t < kept.count ? 1e-9 : 0.1) *
+					    weighed.flops_before[weighed.count]);
+	}
+	free(kept.flops_before);
+	free(weighed.flops_before);
+	hys_batch_destroy(batch);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -323,6 +383,9 @@ int main(void)
 		TEST(test_used_slots),
 		TEST(test_ranges),
 		TEST(test_ranges_of_unequal_devices),
+		TEST(test_few_ranges),
+		TEST(test_a_device_that_cannot),
+		TEST(test_kept_weights),
 	};
 
 	return cmocka_run_group_tests_name("partition", tests, NULL, NULL);
