@@ -85,7 +85,8 @@ hys_status hys_cp_fetch(struct hys_exec *exec, const struct hys_tensor *tensor, 
 			struct hys_error *error);
 hys_status hys_cp_store(struct hys_exec *exec, const struct hys_tensor *tensor, const char *from,
 			struct hys_error *error);
-/* Zeros in all elements. */
+/* Zeros in all elements. Buffers must be contiguous. */
+bool hys_cp_is_contiguous(const struct hys_tensor *tensor);
 hys_status hys_cp_zero(struct hys_exec *exec, const struct hys_tensor *tensor,
 		       struct hys_error *error);
 
@@ -107,7 +108,7 @@ struct hys_cp_pieces hys_cp_pieces_of(const struct hys_cut *cut, hys_cut_part pa
 
 /* A message to or from another rank: rows of an array. */
 struct hys_cp_message {
-	int peer;
+	int peer, tag;
 	int32_t slice;
 	int64_t rows;
 	int64_t offset; /* bytes into the array */
@@ -125,9 +126,17 @@ struct hys_cp_messages {
 };
 
 /* `mine`: rows that the rank owns and others need, out of an array of its own
- * rows. Else what it needs of others, into (or out of) one of all rows. */
-hys_status hys_cp_messages_make(const struct hys_cp_batch *batch, hys_cut_part part,
-				int64_t row_bytes, int32_t slices, bool mine,
+ * rows. Else what it needs of others, into (or out of) one of all rows. What is
+ * under way at the same time has tags of its own. */
+struct hys_cp_way {
+	hys_cut_part part;
+	int64_t row_bytes;
+	int32_t slices;
+	int tag;
+	bool mine;
+	bool last_first; /* the last slice comes first */
+};
+hys_status hys_cp_messages_make(const struct hys_cp_batch *batch, const struct hys_cp_way *way,
 				struct hys_cp_messages *messages, struct hys_error *error);
 void hys_cp_messages_clear(struct hys_cp_messages *messages);
 /* Bytes of all of them. */
@@ -176,6 +185,8 @@ struct hys_cp_keys *hys_cp_keys_of(const struct hys_cp *cp, const struct hys_ten
 
 /* ---- context_parallel_sum.c: gradients to their owners ---- */
 
+#define HYS_CP_SUM_TAG 3 /* beside gathered keys and rings */
+
 struct hys_cp_sum {
 	struct hys_cp_batch *batch;
 	hys_cut_part part;
@@ -188,14 +199,24 @@ struct hys_cp_sum {
 	struct hys_event **fetched; /* [slices] that are on the host */
 	MPI_Request *requests;	    /* of out, then one for each of `received` */
 	int64_t row_elements;
+	int32_t posted, next; /* messages out, in */
 };
 
 hys_status hys_cp_sum_prepare(struct hys_cp_batch *batch, struct hys_exec *exec, hys_cut_part part,
-			      const struct hys_tensor *target, bool accumulate,
+			      const struct hys_tensor *target, bool accumulate, int tag,
 			      struct hys_cp_sum *sum, struct hys_error *error);
-/* After the operation is finished. */
-hys_status hys_cp_sum_run(struct hys_cp_sum *sum, struct hys_exec *exec, bool accumulate,
-			  struct hys_error *error);
+/* Slices [first, end) of the partial sums are complete once `exec` comes to it:
+ * they set out for the host then. */
+hys_status hys_cp_sum_fetch(struct hys_cp_sum *sum, struct hys_exec *exec, int32_t first,
+			    int32_t end, struct hys_error *error);
+/* Collective: slices of all sums go to their owners, the last first, as soon as
+ * they are on the host, and are added there. What was never fetched is sent all
+ * the same, for others count on it, and fails in the end. */
+hys_status hys_cp_sums_run(struct hys_cp *cp, struct hys_cp_sum *sums, int32_t count,
+			   struct hys_error *error);
+/* The total, to the caller's tensor. */
+hys_status hys_cp_sum_store(struct hys_cp_sum *sum, struct hys_exec *exec, bool accumulate,
+			    struct hys_error *error);
 void hys_cp_sum_clear(struct hys_cp_sum *sum);
 /* Writes contiguous f32 numbers to a tensor of any type, or adds them. */
 hys_status hys_cp_finish_sum(struct hys_cp *cp, const struct hys_plan *plan, struct hys_exec *exec,

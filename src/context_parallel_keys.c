@@ -54,6 +54,7 @@ static hys_status prepare(struct hys_cp_keys *keys, const struct hys_tensor *loc
 	const int64_t rows = hys_cut_size(batch->cut, keys->part);
 	const int32_t slices = hys_cut_slices(batch->cut);
 	const int64_t bytes = hys_mul64(rows, hys_cp_row_bytes(local));
+	struct hys_cp_way way;
 	hys_status status;
 
 	keys->row_bytes = hys_cp_row_bytes(local);
@@ -67,10 +68,11 @@ static hys_status prepare(struct hys_cp_keys *keys, const struct hys_tensor *loc
 		HYS_TRY(error->status);
 	keys->tensor =
 		hys_cp_tensor(keys->buffer ? keys->buffer : keys->host, local, local->dtype, rows);
-	HYS_TRY(hys_cp_messages_make(batch, keys->part, keys->row_bytes, slices, false, &keys->in,
-				     error));
-	HYS_TRY(hys_cp_messages_make(batch, keys->part, keys->row_bytes, slices, true, &keys->out,
-				     error));
+	way = (struct hys_cp_way){
+		.part = keys->part, .row_bytes = keys->row_bytes, .slices = slices};
+	HYS_TRY(hys_cp_messages_make(batch, &way, &keys->in, error));
+	way.mine = true;
+	HYS_TRY(hys_cp_messages_make(batch, &way, &keys->out, error));
 	keys->requests =
 		hys_alloc_array(&hys_allocator_default, (int64_t)keys->in.count + keys->out.count,
 				sizeof(*keys->requests));

@@ -88,49 +88,62 @@ static hys_status add(struct hys_cp_messages *messages, struct hys_cp_pieces pie
 	return give_type(messages, &messages->list[messages->count++], shape, row_bytes, error);
 }
 
-hys_status hys_cp_messages_make(const struct hys_cp_batch *batch, hys_cut_part part,
-				int64_t row_bytes, int32_t slices, bool mine,
+static hys_status add_slice(const struct hys_cp_batch *batch, const struct hys_cp_way *way,
+			    int32_t slice, struct hys_cp_messages *messages, struct shape *shape,
+			    struct hys_error *error)
+{
+	const struct hys_cp *cp = batch->cp;
+	const int64_t size = hys_cut_size(batch->cut, way->part);
+	hys_status status = HYS_OK;
+
+	for (int32_t other = 0; other < cp->ranks; other++) {
+		const struct hys_cp_message about = {
+			.peer = other, .tag = way->tag, .slice = slice};
+		struct hys_cp_pieces pieces =
+			hys_cp_pieces_of(batch->cut, way->part, cp->rank, other, way->mine);
+
+		pieces.begin = size * slice / way->slices;
+		pieces.end = size * (slice + 1) / way->slices;
+		if (other != cp->rank)
+			HYS_TRY(add(messages, pieces, way->mine, about, way->row_bytes, shape,
+				    error));
+	}
+cleanup:
+	return status;
+}
+
+hys_status hys_cp_messages_make(const struct hys_cp_batch *batch, const struct hys_cp_way *way,
 				struct hys_cp_messages *messages, struct hys_error *error)
 {
 	const struct hys_cp *cp = batch->cp;
-	const int64_t size = hys_cut_size(batch->cut, part);
 	const struct hys_span *runs;
-	int64_t most = hys_cut_owned(batch->cut, part, cp->rank, &runs) +
-		       hys_cut_needed(batch->cut, part, cp->rank, &runs);
+	int64_t most = hys_cut_owned(batch->cut, way->part, cp->rank, &runs) +
+		       hys_cut_needed(batch->cut, way->part, cp->rank, &runs);
 	struct shape shape = {0};
 	hys_status status = HYS_OK;
 
 	for (int32_t other = 0; other < cp->ranks; other++)
-		most += mine ? hys_cut_needed(batch->cut, part, other, &runs)
-			     : hys_cut_owned(batch->cut, part, other, &runs);
+		most += way->mine ? hys_cut_needed(batch->cut, way->part, other, &runs)
+				  : hys_cut_owned(batch->cut, way->part, other, &runs);
 	messages->allocator = &hys_allocator_default;
-	messages->list = hys_alloc_array(messages->allocator, (int64_t)slices * cp->ranks,
+	messages->list = hys_alloc_array(messages->allocator, (int64_t)way->slices * cp->ranks,
 					 sizeof(*messages->list));
 	shape.lengths = hys_alloc_array(messages->allocator, most + 1, sizeof(int));
 	shape.places = hys_alloc_array(messages->allocator, most + 1, sizeof(int));
 	if (!messages->list || !shape.lengths || !shape.places)
 		HYS_TRY(hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for messages to %d ranks",
 				 cp->ranks));
-	if (row_bytes > INT32_MAX)
+	if (way->row_bytes > INT32_MAX)
 		HYS_TRY(hys_fail(error, HYS_UNSUPPORTED, 0,
 				 "a row of keys has %lld bytes, expected at most %d",
-				 (long long)row_bytes, INT32_MAX));
-	HYS_TRY(hys_cp_mpi(MPI_Type_contiguous((int)row_bytes, MPI_BYTE, &messages->row),
+				 (long long)way->row_bytes, INT32_MAX));
+	HYS_TRY(hys_cp_mpi(MPI_Type_contiguous((int)way->row_bytes, MPI_BYTE, &messages->row),
 			   "MPI_Type_contiguous", error));
 	messages->made = true;
 	HYS_TRY(hys_cp_mpi(MPI_Type_commit(&messages->row), "MPI_Type_commit", error));
-	for (int32_t slice = 0; slice < slices; slice++)
-		for (int32_t other = 0; other < cp->ranks; other++) {
-			const struct hys_cp_message about = {.peer = other, .slice = slice};
-			struct hys_cp_pieces pieces =
-				hys_cp_pieces_of(batch->cut, part, cp->rank, other, mine);
-
-			pieces.begin = size * slice / slices;
-			pieces.end = size * (slice + 1) / slices;
-			if (other != cp->rank)
-				HYS_TRY(add(messages, pieces, mine, about, row_bytes, &shape,
-					    error));
-		}
+	for (int32_t i = 0; i < way->slices; i++)
+		HYS_TRY(add_slice(batch, way, way->last_first ? way->slices - 1 - i : i, messages,
+				  &shape, error));
 cleanup:
 	hys_free(&hys_allocator_default, shape.lengths);
 	hys_free(&hys_allocator_default, shape.places);
@@ -152,7 +165,7 @@ hys_status hys_cp_send(struct hys_cp *cp, const struct hys_cp_message *message, 
 		       const char *array, MPI_Request *request, struct hys_error *error)
 {
 	const int code = MPI_Isend(array + message->offset, message->count, message->type,
-				   message->peer, TAG, cp->comm, request);
+				   message->peer, TAG + message->tag, cp->comm, request);
 
 	if (code == MPI_SUCCESS) {
 		cp->traffic.sent_bytes += message->rows * row_bytes;
@@ -165,7 +178,7 @@ hys_status hys_cp_receive(struct hys_cp *cp, const struct hys_cp_message *messag
 			  MPI_Request *request, struct hys_error *error)
 {
 	return hys_cp_mpi(MPI_Irecv(array + message->offset, message->count, message->type,
-				    message->peer, TAG, cp->comm, request),
+				    message->peer, TAG + message->tag, cp->comm, request),
 			  "MPI_Irecv", error);
 }
 

@@ -58,10 +58,11 @@ static hys_status prepare_sum(struct hys_cp_call *call, const struct hys_cp_fiel
 	const struct hys_tensor *target =
 		(const struct hys_tensor *)(const void *)((const char *)call->given +
 							  field->offset);
+	const int tag = call->sum_count;
 	struct hys_cp_sum *sum = &call->sums[call->sum_count++];
 	hys_status status =
 		hys_cp_sum_prepare(call->batch, call->exec, field->part, target,
-				   call->accumulate || hys_cp_is_sampled(call), sum, error);
+				   call->accumulate || hys_cp_is_sampled(call), tag, sum, error);
 
 	if (status != HYS_OK)
 		return name_field(call, field, status, error);
@@ -226,49 +227,159 @@ cleanup:
 	return status;
 }
 
-static hys_status compute(struct hys_cp_call *call, struct hys_error *error)
-{
-	hys_status status;
+/* ---- gradients of keys, complete part by part ---- */
 
-	if (can_start_early(call))
-		return run_by_slices(call, error);
-	HYS_TRY(await(call, hys_cut_slices(call->batch->cut), error));
-	if (hys_cp_is_sampled(call) && call->batch->cp->ranks > 1)
-		return hys_cp_run_sampled(call, error);
-	return call->op->call(call->exec, call->batch->local, &call->args, error);
+/* Backward runs its last rows first, in so many calls or fewer: the gradients
+ * of keys that no other row sees travel while it computes on. (cut_price.c
+ * knows the number, too.) */
+#define PARTS 4
+
+static bool has_gradients_of_keys(const struct hys_cp_call *call)
+{
+	return call->op->op == HYS_OP_ATTENTION_BACKWARD && call->sum_count > 0;
+}
+
+static bool can_run_in_parts(const struct hys_cp_call *call)
+{
+	const struct hys_tensor *dq = &call->args.backward.dq;
+
+	return call->args.head.row_first == 0 && call->args.head.row_count == 0 &&
+	       (call->accumulate || !hys_cp_is_present(dq) || !dq->buffer ||
+		hys_cp_is_contiguous(dq));
+}
+
+/* Rows from the first on that see none of the slices from `slice` on. */
+static int64_t rows_before(const struct hys_cp_call *call, int32_t slice)
+{
+	const struct hys_cut *cut = call->batch->cut;
+	const int32_t rank = call->batch->cp->rank;
+	int64_t rows = hys_cut_count(cut, HYS_CUT_ROWS, rank);
+
+	for (int32_t i = 0; i < call->sum_count; i++)
+		rows = hys_min64(rows, hys_cut_ready(cut, call->sums[i].part, rank, slice));
+	return rows;
+}
+
+/* All calls but the first add to what there is of gradients of keys, and so of
+ * queries, which are cleared before. */
+static hys_status clear_queries(struct hys_cp_call *call, int64_t first, int64_t count,
+				struct hys_error *error)
+{
+	struct hys_tensor dq = call->args.backward.dq;
+	const int64_t row = hys_cp_row_bytes(&dq) / (int64_t)hys_dtype_size(dq.dtype);
+
+	if (!hys_cp_is_present(&dq) || count == 0)
+		return HYS_OK;
+	dq.offset += first * (dq.stride[0] != 0 ? dq.stride[0] : row);
+	dq.shape[0] = count;
+	return hys_cp_zero(call->exec, &dq, error);
+}
+
+static hys_status run_part(struct hys_cp_call *call, int64_t first, int64_t count,
+			   struct hys_error *error)
+{
+	const uint32_t flags = call->args.backward.flags;
+	const int64_t rows = hys_cut_count(call->batch->cut, HYS_CUT_ROWS, call->batch->cp->rank);
+	const bool again = first + count < rows && !call->accumulate;
+	hys_status status = HYS_OK;
+
+	if (again) {
+		HYS_TRY(clear_queries(call, first, count, error));
+		call->args.backward.flags |= HYS_GRAD_ACCUMULATE;
+	}
+	HYS_TRY(run_rows(call, first, count, error));
+cleanup:
+	call->args.backward.flags = flags;
+	return status;
+}
+
+static hys_status fetch_sums(struct hys_cp_call *call, int32_t first, int32_t end,
+			     struct hys_error *error)
+{
+	hys_status status = HYS_OK;
+
+	for (int32_t i = 0; i < call->sum_count; i++)
+		HYS_TRY(hys_cp_sum_fetch(&call->sums[i], call->exec, first, end, error));
 cleanup:
 	return status;
 }
 
-static hys_status reduce(struct hys_cp_call *call, struct hys_error *error)
+/* A few rows at a time are not worth a call. */
+static hys_status run_in_parts(struct hys_cp_call *call, struct hys_error *error)
 {
-	struct hys_error own = {0};
-	hys_status status = HYS_OK, one;
+	const int64_t rows = hys_cut_count(call->batch->cut, HYS_CUT_ROWS, call->batch->cp->rank);
+	int32_t complete = hys_cut_slices(call->batch->cut);
+	int64_t left = rows;
+	hys_status status = HYS_OK;
 
-	for (int32_t i = 0; i < call->sum_count; i++) {
-		one = hys_cp_sum_run(&call->sums[i], call->exec, call->accumulate, &own);
-		if (one != HYS_OK && status == HYS_OK)
-			*error = own;
-		status = status == HYS_OK ? one : status;
+	for (int32_t slice = complete - 1; slice >= 0; slice--) {
+		const int64_t first = slice > 0 ? rows_before(call, slice) : 0;
+
+		if (slice > 0 && left - first < rows / PARTS)
+			continue;
+		HYS_TRY(run_part(call, first, left - first, error));
+		HYS_TRY(fetch_sums(call, slice, complete, error));
+		left = first;
+		complete = slice;
 	}
-	for (int32_t i = 0; i < call->total_count; i++) {
-		one = hys_cp_total_run(call->batch, call->exec, &call->totals[i], call->accumulate,
-				       &own);
-		if (one != HYS_OK && status == HYS_OK)
-			*error = own;
-		status = status == HYS_OK ? one : status;
-	}
+cleanup:
+	return status;
+}
+
+static hys_status compute(struct hys_cp_call *call, struct hys_error *error)
+{
+	const int32_t slices = hys_cut_slices(call->batch->cut);
+	hys_status status;
+
+	if (can_start_early(call))
+		return run_by_slices(call, error);
+	HYS_TRY(await(call, slices, error));
+	if (hys_cp_is_sampled(call) && call->batch->cp->ranks > 1)
+		HYS_TRY(hys_cp_run_sampled(call, error));
+	else if (has_gradients_of_keys(call) && can_run_in_parts(call))
+		return run_in_parts(call, error);
+	else
+		HYS_TRY(call->op->call(call->exec, call->batch->local, &call->args, error));
+	HYS_TRY(fetch_sums(call, 0, slices, error));
+cleanup:
 	return status;
 }
 
 /* ---- all of it ---- */
+
+/* Keeps the first failure. */
+static void note(hys_status *status, struct hys_error *error, hys_status next,
+		 const struct hys_error *next_error)
+{
+	if (*status != HYS_OK || next == HYS_OK)
+		return;
+	*status = next;
+	*error = *next_error;
+}
+
+/* Gradients and totals, once all ranks have succeeded, to the caller's tensors. */
+static hys_status store(struct hys_cp_call *call, struct hys_error *error)
+{
+	struct hys_error own = {0};
+	hys_status status = HYS_OK;
+
+	for (int32_t i = 0; i < call->sum_count; i++)
+		note(&status, error,
+		     hys_cp_sum_store(&call->sums[i], call->exec, call->accumulate, &own), &own);
+	for (int32_t i = 0; i < call->total_count; i++)
+		note(&status, error,
+		     hys_cp_total_run(call->batch, call->exec, &call->totals[i], call->accumulate,
+				      &own),
+		     &own);
+	return status;
+}
 
 /* A failure in the middle does not keep the rank from its messages. */
 static hys_status run_all(struct hys_cp_call *call, struct hys_error *error)
 {
 	struct hys_cp *cp = call->batch->cp;
 	struct hys_error own = {0}, other = {0};
-	hys_status status = HYS_OK, finished;
+	hys_status status = HYS_OK;
 	double start;
 
 	for (int32_t i = 0; i < call->key_count && status == HYS_OK; i++)
@@ -278,22 +389,15 @@ static hys_status run_all(struct hys_cp_call *call, struct hys_error *error)
 		status = hys_cp_agree_on_divisor(call, &own);
 	if (status == HYS_OK)
 		status = compute(call, &own);
-	finished = hys_cp_drive(cp, &other);
-	if (status == HYS_OK && finished != HYS_OK) {
-		status = finished;
-		own = other;
-	}
+	note(&status, &own, hys_cp_drive(cp, &other), &other);
+	note(&status, &own, hys_cp_sums_run(cp, call->sums, call->sum_count, &other), &other);
 	start = MPI_Wtime();
-	finished = hys_exec_finish(call->exec, &other);
+	note(&status, &own, hys_exec_finish(call->exec, &other), &other);
 	hys_cp_trace(cp, start, "%s: wait for the device", call->op->name);
-	if (status == HYS_OK && finished != HYS_OK) {
-		status = finished;
-		own = other;
-	}
 	status = hys_cp_agree(cp, status, 1, &own, error);
 	if (status != HYS_OK || call->sum_count + call->total_count == 0 || cp->ranks == 1)
 		return status;
-	status = reduce(call, &own);
+	status = store(call, &own);
 	return hys_cp_agree(cp, status, 3, &own, error);
 }
 

@@ -1,5 +1,6 @@
 /* Gradients of keys: what each rank found goes to the keys' owner, who adds it
- * up in the order of ranks. */
+ * up in the order of ranks. Slice by slice, the last one first: a causal rank
+ * that computes its last rows first has those complete while it computes on. */
 #include "context_parallel.h"
 
 #include "number.h"
@@ -26,11 +27,13 @@ static hys_status take(struct hys_cp_sum *sum, struct hys_cp_block **block, bool
 }
 
 hys_status hys_cp_sum_prepare(struct hys_cp_batch *batch, struct hys_exec *exec, hys_cut_part part,
-			      const struct hys_tensor *target, bool accumulate,
+			      const struct hys_tensor *target, bool accumulate, int tag,
 			      struct hys_cp_sum *sum, struct hys_error *error)
 {
 	const int64_t rows = hys_cut_size(batch->cut, part);
 	const int32_t slices = hys_cut_slices(batch->cut);
+	struct hys_cp_way way = {
+		.part = part, .slices = slices, .tag = HYS_CP_SUM_TAG + tag, .last_first = true};
 	struct hys_tensor whole;
 	int64_t own;
 	hys_status status;
@@ -45,10 +48,10 @@ hys_status hys_cp_sum_prepare(struct hys_cp_batch *batch, struct hys_exec *exec,
 	HYS_TRY(take(sum, &sum->total, false, own, error));
 	HYS_TRY(take(sum, &sum->received[0], false, own, error));
 	HYS_TRY(take(sum, &sum->received[1], false, own, error));
-	HYS_TRY(hys_cp_messages_make(batch, part, sum->row_elements * 4, slices, false, &sum->out,
-				     error));
-	HYS_TRY(hys_cp_messages_make(batch, part, sum->row_elements * 4, slices, true, &sum->in,
-				     error));
+	way.row_bytes = sum->row_elements * 4;
+	HYS_TRY(hys_cp_messages_make(batch, &way, &sum->out, error));
+	way.mine = true;
+	HYS_TRY(hys_cp_messages_make(batch, &way, &sum->in, error));
 	sum->requests = hys_alloc_array(&hys_allocator_default, (int64_t)sum->out.count + 2,
 					sizeof(*sum->requests));
 	sum->fetched = hys_alloc_array(&hys_allocator_default, slices, sizeof(*sum->fetched));
@@ -70,32 +73,42 @@ static int64_t slice_first(const struct hys_cp_sum *sum, int32_t slice)
 
 /* Starts bringing a slice of the partial sums to the host. */
 static hys_status start_fetch(struct hys_cp_sum *sum, struct hys_exec *exec, int32_t slice,
-			      struct hys_event **event, struct hys_error *error)
+			      struct hys_error *error)
 {
 	const int64_t row_bytes = sum->row_elements * 4;
 	const int64_t first = slice_first(sum, slice) * row_bytes;
 	const int64_t bytes = slice_first(sum, slice + 1) * row_bytes - first;
 	hys_status status = HYS_OK;
 
-	if (bytes > 0)
+	if (sum->host && bytes > 0)
 		HYS_TRY(hys_buffer_read(exec, sum->partial->buffer, first, sum->host->host + first,
 					bytes, error));
-	HYS_TRY(hys_exec_record(exec, event, error));
+	HYS_TRY(hys_exec_record(exec, &sum->fetched[slice], error));
 cleanup:
 	return status;
 }
 
-/* All slices come one after the other; the first failure ends that. */
-static hys_status start_fetches(struct hys_cp_sum *sum, struct hys_exec *exec,
-				struct hys_error *error)
+hys_status hys_cp_sum_fetch(struct hys_cp_sum *sum, struct hys_exec *exec, int32_t first,
+			    int32_t end, struct hys_error *error)
 {
-	const int32_t slices = hys_cut_slices(sum->batch->cut);
 	hys_status status = HYS_OK;
 
-	for (int32_t slice = 0; sum->host && slice < slices; slice++)
-		HYS_TRY(start_fetch(sum, exec, slice, &sum->fetched[slice], error));
+	for (int32_t slice = end - 1; slice >= first; slice--)
+		HYS_TRY(start_fetch(sum, exec, slice, error));
 cleanup:
 	return status;
+}
+
+/* The rank's own rows of a slice. */
+static struct hys_cp_pieces own_rows(const struct hys_cp_sum *sum, int32_t slice)
+{
+	struct hys_cp_pieces pieces = {.begin = slice_first(sum, slice),
+				       .end = slice_first(sum, slice + 1)};
+
+	pieces.a_count = hys_cut_owned(sum->batch->cut, sum->part, sum->batch->cp->rank, &pieces.a);
+	pieces.b = pieces.a;
+	pieces.b_count = pieces.a_count;
+	return pieces;
 }
 
 /* Adds what `rank` found of this rank's rows in a slice: packed one after the
@@ -122,24 +135,21 @@ static void add(const struct hys_cp_sum *sum, int32_t slice, int32_t rank, const
 	}
 }
 
-/* The rank's own rows of a slice, before anything is added. */
-static void zero(const struct hys_cp_sum *sum, int32_t slice)
+/* Before anything is added, all of the rank's rows are nothing, or what the rank
+ * itself found; where it sees none of them, that is nothing, too. */
+static void start_rows(const struct hys_cp_sum *sum, int32_t slice, const float *partial)
 {
 	const int64_t row = sum->row_elements;
 	float *total = (float *)(void *)sum->total->host;
-	struct hys_cp_pieces pieces = {.begin = slice_first(sum, slice),
-				       .end = slice_first(sum, slice + 1)};
+	struct hys_cp_pieces pieces = own_rows(sum, slice);
 
-	pieces.a_count = hys_cut_owned(sum->batch->cut, sum->part, sum->batch->cp->rank, &pieces.a);
-	pieces.b = pieces.a;
-	pieces.b_count = pieces.a_count;
 	while (hys_cp_piece_next(&pieces)) {
-		const int64_t count = pieces.count * row;
+		const int64_t count = pieces.count * row, first = pieces.first * row;
 		float *to = total + pieces.place * row;
 
 #pragma omp parallel for schedule(static) if (count > 65536)
 		for (int64_t i = 0; i < count; i++)
-			to[i] = 0;
+			to[i] = partial ? 0 + partial[first + i] : 0;
 	}
 }
 
@@ -151,6 +161,7 @@ static hys_status expect(struct hys_cp_sum *sum, int32_t i, struct hys_error *er
 	if (i >= sum->in.count)
 		return HYS_OK;
 	message.peer = sum->in.list[i].peer;
+	message.tag = sum->in.list[i].tag;
 	message.type = sum->in.row;
 	message.count = (int)sum->in.list[i].rows;
 	return hys_cp_receive(sum->batch->cp, &message, sum->received[i % 2]->host,
@@ -158,36 +169,43 @@ static hys_status expect(struct hys_cp_sum *sum, int32_t i, struct hys_error *er
 }
 
 static hys_status send_slice(struct hys_cp_sum *sum, int32_t slice, const float *partial,
-			     int32_t *posted, struct hys_error *error)
+			     struct hys_error *error)
 {
 	hys_status status = HYS_OK;
 
-	for (; *posted < sum->out.count && sum->out.list[*posted].slice == slice; ++*posted)
-		HYS_TRY(hys_cp_send(sum->batch->cp, &sum->out.list[*posted], sum->row_elements * 4,
-				    (const char *)partial, &sum->requests[*posted], error));
+	for (; sum->posted < sum->out.count && sum->out.list[sum->posted].slice == slice;
+	     sum->posted++)
+		HYS_TRY(hys_cp_send(sum->batch->cp, &sum->out.list[sum->posted],
+				    sum->row_elements * 4, (const char *)partial,
+				    &sum->requests[sum->posted], error));
 cleanup:
 	return status;
 }
 
-/* In the order of ranks, so that the sum is the same every time. */
+/* In the order of ranks, so that the sum is the same every time. Of the first
+ * two the order does not matter. */
 static hys_status add_slice(struct hys_cp_sum *sum, int32_t slice, const float *partial,
-			    int32_t *next, struct hys_error *error)
+			    struct hys_error *error)
 {
 	struct hys_cp *cp = sum->batch->cp;
+	const bool own_first = cp->rank < 2;
 	hys_status status = HYS_OK;
 
+	start_rows(sum, slice, own_first ? partial : NULL);
 	for (int32_t rank = 0; rank < cp->ranks; rank++) {
-		if (rank == cp->rank)
+		const int32_t next = sum->next;
+
+		if (rank == cp->rank && !own_first)
 			add(sum, slice, rank, partial, false);
-		if (*next >= sum->in.count || sum->in.list[*next].peer != rank ||
-		    sum->in.list[*next].slice != slice)
+		if (next >= sum->in.count || sum->in.list[next].peer != rank ||
+		    sum->in.list[next].slice != slice)
 			continue;
-		HYS_TRY(hys_cp_wait_receives(cp, 1, &sum->requests[sum->out.count + *next % 2],
+		HYS_TRY(hys_cp_wait_receives(cp, 1, &sum->requests[sum->out.count + next % 2],
 					     error));
-		add(sum, slice, rank, (const float *)(const void *)sum->received[*next % 2]->host,
+		add(sum, slice, rank, (const float *)(const void *)sum->received[next % 2]->host,
 		    true);
-		HYS_TRY(expect(sum, *next + 2, error));
-		++*next;
+		HYS_TRY(expect(sum, next + 2, error));
+		sum->next++;
 	}
 cleanup:
 	return status;
@@ -222,38 +240,74 @@ cleanup:
 	return status;
 }
 
-hys_status hys_cp_sum_run(struct hys_cp_sum *sum, struct hys_exec *exec, bool accumulate,
-			  struct hys_error *error)
+/* One slice of one sum; *fetched is the first failure to read any. */
+static hys_status run_slice(struct hys_cp_sum *sum, int32_t slice, hys_status *fetched,
+			    struct hys_error *own, struct hys_error *error)
 {
-	struct hys_cp *cp = sum->batch->cp;
 	const struct hys_cp_block *host = sum->host ? sum->host : sum->partial;
 	const float *partial = (const float *)(const void *)host->host;
-	const double start = MPI_Wtime();
-	struct hys_error own = {0};
-	hys_status status, fetched;
-	int32_t posted = 0, next = 0;
+	hys_status status;
+
+	if (*fetched == HYS_OK && !sum->fetched[slice])
+		*fetched =
+			hys_fail(own, HYS_DEVICE_FAILED, 0, "gradients of keys were not computed");
+	if (*fetched == HYS_OK)
+		*fetched = hys_event_wait(sum->fetched[slice], own);
+	HYS_TRY(send_slice(sum, slice, partial, error));
+	HYS_TRY(add_slice(sum, slice, partial, error));
+cleanup:
+	return status;
+}
+
+static hys_status begin(struct hys_cp_sum *sum, struct hys_error *error)
+{
+	hys_status status;
 
 	sum->requests[sum->out.count] = sum->requests[sum->out.count + 1] = MPI_REQUEST_NULL;
-	/* What could not be read is sent all the same: others count on it. */
-	fetched = start_fetches(sum, exec, &own);
+	sum->posted = sum->next = 0;
 	HYS_TRY(expect(sum, 0, error));
 	HYS_TRY(expect(sum, 1, error));
-	for (int32_t slice = 0; slice < hys_cut_slices(sum->batch->cut); slice++) {
-		zero(sum, slice);
-		if (fetched == HYS_OK && sum->host)
-			fetched = hys_event_wait(sum->fetched[slice], &own);
-		HYS_TRY(send_slice(sum, slice, partial, &posted, error));
-		HYS_TRY(add_slice(sum, slice, partial, &next, error));
+cleanup:
+	return status;
+}
+
+hys_status hys_cp_sums_run(struct hys_cp *cp, struct hys_cp_sum *sums, int32_t count,
+			   struct hys_error *error)
+{
+	const double start = MPI_Wtime();
+	struct hys_error own = {0};
+	hys_status status = HYS_OK, fetched = HYS_OK;
+
+	for (int32_t i = 0; i < count; i++)
+		HYS_TRY(begin(&sums[i], error));
+	for (int32_t slice = count > 0 ? hys_cut_slices(sums->batch->cut) - 1 : -1; slice >= 0;
+	     slice--) {
+		const double slice_start = MPI_Wtime();
+
+		for (int32_t i = 0; i < count; i++)
+			HYS_TRY(run_slice(&sums[i], slice, &fetched, &own, error));
+		hys_cp_trace(cp, slice_start, "gradients of keys, slice %d, to their owners",
+			     (int)slice);
 	}
-	HYS_TRY(hys_cp_wait_sends(cp, posted, sum->requests, error));
+	for (int32_t i = 0; i < count; i++)
+		HYS_TRY(hys_cp_wait_sends(cp, sums[i].posted, sums[i].requests, error));
 	hys_cp_trace(cp, start, "gradients of keys to their owners");
 	if (fetched != HYS_OK)
 		*error = own;
-	HYS_TRY(fetched);
-	HYS_TRY(hys_cp_finish_sum(cp, sum->batch->plan, exec, sum->target, sum->total->host,
-				  accumulate, error));
-	hys_cp_trace(cp, start, "and to the owner's tensor");
+	status = fetched;
 cleanup:
+	return status;
+}
+
+hys_status hys_cp_sum_store(struct hys_cp_sum *sum, struct hys_exec *exec, bool accumulate,
+			    struct hys_error *error)
+{
+	const double start = MPI_Wtime();
+	const hys_status status =
+		hys_cp_finish_sum(sum->batch->cp, sum->batch->plan, exec, sum->target,
+				  sum->total->host, accumulate, error);
+
+	hys_cp_trace(sum->batch->cp, start, "gradients of keys to the owner's tensor");
 	return status;
 }
 
