@@ -230,8 +230,8 @@ cleanup:
 /* ---- gradients of keys, complete part by part ---- */
 
 /* Backward runs its last rows first, in so many calls or fewer: the gradients
- * of keys that no other row sees travel while it computes on. (cut_price.c
- * knows the number, too.) */
+ * of keys that no other row sees travel while it computes on. (The number is
+ * HYS_CUT_PARTS of cut.h.) */
 #define PARTS 4
 
 static bool has_gradients_of_keys(const struct hys_cp_call *call)

@@ -5,6 +5,8 @@
 #include "batch_build.h"
 
 #define HYS_CUT_SLICES 8
+/* Calls of a backward pass on ranks, as context_parallel_ops.c makes them. */
+#define HYS_CUT_PARTS 4
 
 /* A growing list of runs. */
 struct hys_run_list {

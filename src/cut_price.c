@@ -216,6 +216,16 @@ static double reduce_time_s(const struct price *price, const struct hys_flow *fl
 	       (double)(flow->sent * gradient) * 3 / price->network.host_bytes_per_s;
 }
 
+/* Backward has its last rows first, in parts: what other rows do not see
+ * travels while they are computed, and only the last part is waited for. */
+static double left_to_reduce_s(hys_op op, double reduce_s, double compute_s)
+{
+	if (op != HYS_OP_ATTENTION_BACKWARD)
+		return reduce_s;
+	return fmax(reduce_s / HYS_CUT_PARTS,
+		    reduce_s - compute_s * (HYS_CUT_PARTS - 1) / HYS_CUT_PARTS);
+}
+
 static void price_rank(struct price *price, int32_t rank)
 {
 	struct hys_rank_cost *cost = &price->costs[rank];
@@ -233,12 +243,13 @@ static void price_rank(struct price *price, int32_t rank)
 	cost->flops = hys_cost_flops(price->select, &price->plan->problem, &work);
 	for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++) {
 		const double took = op_time_s(price, rest[i], &work);
+		const double left = left_to_reduce_s(rest[i], reduce[i], took);
 
 		if (!planned(price, rest[i]))
 			continue;
-		cost->op_s[rest[i]] = took + reduce[i];
+		cost->op_s[rest[i]] = took + left;
 		cost->compute_s += took;
-		cost->reduce_s += reduce[i];
+		cost->reduce_s += left;
 		cost->flops += hys_cost_flops(rest[i], &price->plan->problem, &work);
 	}
 }

@@ -4,7 +4,6 @@
  * that every operation by itself is shared as devices are fast. Each range is a
  * call of its own, and what a call takes counts: the fewest that balance. */
 #include <math.h>
-#include <string.h>
 
 #include "partition.h"
 

@@ -120,11 +120,11 @@ struct hys_network {
  * their owners; every operation ends on all ranks together. */
 struct hys_rank_cost {
 	double flops;
-	double compute_s;	   /* the rank's operations */
-	double wait_s;		   /* for keys that had not arrived */
-	double reduce_s;	   /* moving and adding gradients of keys */
-	double agree_s;		   /* messages of all ranks at the ends of operations */
-	double idle_s;		   /* for slower ranks */
+	double compute_s; /* the rank's operations */
+	double wait_s;	  /* for keys that had not arrived */
+	double reduce_s;  /* moving and adding gradients of keys, as far as that is waited for */
+	double agree_s;	  /* messages of all ranks at the ends of operations */
+	double idle_s;	  /* for slower ranks */
 	double op_s[HYS_OP_COUNT]; /* of each operation, keys and gradients included */
 	double step_s;		   /* all of it: the same for every rank */
 	int64_t sent_bytes, received_bytes;
