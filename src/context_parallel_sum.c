@@ -251,6 +251,8 @@ static hys_status run_slice(struct hys_cp_sum *sum, int32_t slice, hys_status *f
 	if (*fetched == HYS_OK && !sum->fetched[slice])
 		*fetched =
 			hys_fail(own, HYS_DEVICE_FAILED, 0, "gradients of keys were not computed");
+	/* While this waits for the device, nothing would push on what others wait for. */
+	HYS_TRY(hys_cp_wait_sends(sum->batch->cp, sum->posted, sum->requests, error));
 	if (*fetched == HYS_OK)
 		*fetched = hys_event_wait(sum->fetched[slice], own);
 	HYS_TRY(send_slice(sum, slice, partial, error));
