@@ -39,6 +39,7 @@ struct side {
 	struct hys_attention_grad_args backward;
 	/* results */
 	double seconds[STEPS], imbalance[STEPS];
+	double busy[STEPS][DEVICES_MAX]; /* of a call, in the mean */
 	bool same_bits[STEPS];
 	struct sample samples[STEPS][2]; /* of rows, of keys */
 };
@@ -257,6 +258,7 @@ static void run_step(struct run *run, struct side *side, int step)
 	side->seconds[step] = run->failed ? 0 : tool_median(times, repeat);
 	for (int32_t i = 0; i < side->count; i++) {
 		const double busy = after[i] - before[i];
+		side->busy[step][i] = busy / repeat;
 		most = busy > most ? busy : most;
 		sum += busy;
 	}
@@ -369,16 +371,22 @@ static void print_step(const struct run *run, const struct side *one, const stru
 		cJSON_AddNumberToObject(line, "all_s", all->seconds[step]);
 		cJSON_AddNumberToObject(line, "gain", one->seconds[step] / all->seconds[step]);
 		cJSON_AddNumberToObject(line, "imbalance", all->imbalance[step]);
+		cJSON *busy = cJSON_AddArrayToObject(line, "busy_s");
+		for (int32_t i = 0; i < all->count; i++)
+			cJSON_AddItemToArray(busy, cJSON_CreateNumber(all->busy[step][i]));
 		cJSON_AddBoolToObject(line, "same_bits", all->same_bits[step]);
 		cJSON_AddNumberToObject(line, "rows_differ", rows);
 		cJSON_AddNumberToObject(line, "sums_differ", keys);
 		tool_json_line(line);
 		return;
 	}
-	printf("%-22s %-34s %10s %10s %5.2fx  %9.3f  %-9s  %11.2e %11.2e\n",
+	printf("%-22s %-34s %10s %10s %5.2fx  %9.3f  %-9s  %11.2e %11.2e  ",
 	       hys_op_name(step_ops[step]), kernel, tool_time(one->seconds[step]),
 	       tool_time(all->seconds[step]), one->seconds[step] / all->seconds[step],
 	       all->imbalance[step], all->same_bits[step] ? "yes" : "NO", rows, keys);
+	for (int32_t i = 0; i < all->count; i++)
+		printf(" %s", tool_time(all->busy[step][i]));
+	printf("\n");
 }
 
 static void print_head(const struct run *run, const struct side *all)
@@ -388,8 +396,9 @@ static void print_head(const struct run *run, const struct side *all)
 	printf("%lld rows and keys, %s; %d devices against the first of them\n",
 	       (long long)run->rows, run->bench->documents ? "packed Zipf documents" : "causal",
 	       all->count);
-	printf("%-22s %-34s %10s %10s %6s  %9s  %-9s  %11s %11s\n", "operation", "kernel", "one",
-	       "all", "gain", "imbalance", "same bits", "rows differ", "sums differ");
+	printf("%-22s %-34s %10s %10s %6s  %9s  %-9s  %11s %11s   %s\n", "operation", "kernel",
+	       "one", "all", "gain", "imbalance", "same bits", "rows differ", "sums differ",
+	       "busy, by device");
 }
 
 static int compare(struct run *run, int32_t count)
