@@ -74,9 +74,9 @@ const char *hys_wisdom_find(const struct hys_wisdom *wisdom, hys_op op, uint64_t
 			    uint64_t device);
 hys_status hys_wisdom_learn(struct hys_wisdom *wisdom, hys_op op, uint64_t problem, uint64_t device,
 			    const char *kernel, double seconds, struct hys_error *error);
-/* What the kernel takes for an operation there; copied bytes aside. False when
- * it was never measured. Times are kept to 18 digits behind the point of the
- * second, those of a FLOP to 24. */
+/* What the kernel takes for an operation there. False when it was never
+ * measured. Times are kept to 18 digits behind the point of the second, those of
+ * a FLOP to 24. */
 bool hys_wisdom_pace(const struct hys_wisdom *wisdom, hys_op op, uint64_t problem, uint64_t device,
 		     const char *kernel, struct hys_pace *pace);
 hys_status hys_wisdom_learn_pace(struct hys_wisdom *wisdom, hys_op op, uint64_t problem,

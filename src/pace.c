@@ -1,5 +1,5 @@
-/* What operations take on devices that share rows: three small calls each, or
- * what wisdom knows of them. */
+/* What operations take on devices that share rows: three small calls each, then a
+ * rehearsal of all together (rehearse.c), or what wisdom knows of them. */
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -164,6 +164,27 @@ static double measure_copies(struct hys_picker *picker, struct hys_device *devic
 
 /* ---- wisdom ---- */
 
+/* Devices that copy and compute at the same time disturb each other; those whose
+ * tensors lie on them already, hardly. */
+static bool rehearses(const struct hys_plan *plan)
+{
+	return plan->split != HYS_SPLIT_EQUAL && !(plan->flags & HYS_PLAN_BUFFERS_ONLY);
+}
+
+/* What devices take that were rehearsed is true of them together. */
+static uint64_t pace_key(const struct hys_picker *picker)
+{
+	const struct hys_plan *plan = picker->plan;
+	uint64_t key = picker->problem_hash;
+
+	for (int32_t i = 0; rehearses(plan) && i < plan->device_count; i++) {
+		const uint64_t signature = hys_device_signature(plan->devices[i]);
+
+		key = hys_hash(key, &signature, sizeof(signature));
+	}
+	return key;
+}
+
 static bool recall(const struct probe *probe, struct hys_pace *pace)
 {
 	struct hys_context *context = probe->picker->context;
@@ -172,21 +193,21 @@ static bool recall(const struct probe *probe, struct hys_pace *pace)
 	if (probe->picker->wish->effort == HYS_EFFORT_MEASURE)
 		return false;
 	pthread_mutex_lock(&context->lock);
-	known = hys_wisdom_pace(context->wisdom, probe->op, probe->picker->problem_hash,
+	known = hys_wisdom_pace(context->wisdom, probe->op, pace_key(probe->picker),
 				hys_device_signature(probe->device), probe->choice->kernel->name,
 				pace);
 	pthread_mutex_unlock(&context->lock);
 	return known;
 }
 
-static hys_status remember(const struct probe *probe, const struct hys_pace *pace,
-			   struct hys_error *error)
+static hys_status remember(const struct probe *probe, struct hys_error *error)
 {
+	const struct hys_pace *pace = hys_plan_pace(probe->picker->plan, probe->op, probe->index);
 	struct hys_context *context = probe->picker->context;
 	hys_status status;
 
 	pthread_mutex_lock(&context->lock);
-	status = hys_wisdom_learn_pace(context->wisdom, probe->op, probe->picker->problem_hash,
+	status = hys_wisdom_learn_pace(context->wisdom, probe->op, pace_key(probe->picker),
 				       hys_device_signature(probe->device),
 				       probe->choice->kernel->name, pace, error);
 	pthread_mutex_unlock(&context->lock);
@@ -195,16 +216,31 @@ static hys_status remember(const struct probe *probe, const struct hys_pace *pac
 
 /* ---- all ---- */
 
-/* The device may be in the plan more than once. */
+static struct probe probe_of(struct hys_picker *picker, int32_t i, int32_t op)
+{
+	return (struct probe){
+		.picker = picker,
+		.op = (hys_op)op,
+		.index = i,
+		.device = picker->plan->devices[i],
+		.choice = hys_plan_choice(picker->plan, (hys_op)op, i),
+	};
+}
+
+/* The same device may be in the plan more than once, or another of its kind. */
 static int32_t same_device_before(const struct hys_plan *plan, int32_t index)
 {
+	const uint64_t signature = hys_device_signature(plan->devices[index]);
+
 	for (int32_t i = 0; i < index; i++)
-		if (plan->devices[i] == plan->devices[index])
+		if (plan->devices[i] == plan->devices[index] ||
+		    hys_device_signature(plan->devices[i]) == signature)
 			return i;
 	return -1;
 }
 
-static hys_status find_pace(const struct probe *probe, double byte_s, struct hys_error *error)
+/* *byte_s is measured when it is first needed. */
+static void find_pace(const struct probe *probe, double *byte_s, uint32_t *fresh)
 {
 	struct hys_plan *plan = probe->picker->plan;
 	struct hys_pace *pace = hys_plan_pace(plan, probe->op, probe->index);
@@ -212,46 +248,65 @@ static hys_status find_pace(const struct probe *probe, double byte_s, struct hys
 
 	if (twin >= 0) {
 		*pace = *hys_plan_pace(plan, probe->op, twin);
-		return HYS_OK;
+		return;
 	}
-	if (recall(probe, pace)) {
-		pace->byte_s = byte_s;
-		return HYS_OK;
-	}
+	if (recall(probe, pace))
+		return;
+	*fresh |= HYS_OP_BIT(probe->op);
 	if (measure_calls(probe, pace) != HYS_OK) {
 		*pace = (struct hys_pace){.flop_s = nominal_flop_s(probe), .row_s = 1e-9};
 		hys_host_log(&probe->picker->context->host, HYS_LOG_WARNING,
 			     "%s could not be timed on %s: its nominal speed is taken",
 			     hys_op_name(probe->op), probe->device->info.name);
 	}
-	pace->byte_s = byte_s;
-	return remember(probe, pace, error);
+	if (*byte_s < 0)
+		*byte_s = measure_copies(probe->picker, probe->device);
+	pace->byte_s = *byte_s;
 }
 
-static hys_status find_paces(struct hys_picker *picker, struct hys_error *error)
+/* *fresh: operations that wisdom did not know of some device. */
+static void find_paces(struct hys_picker *picker, uint32_t *fresh)
+{
+	struct hys_plan *plan = picker->plan;
+
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		double byte_s = -1;
+
+		for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
+			const struct probe probe = probe_of(picker, i, op);
+
+			if (plan->operations & HYS_OP_BIT(op))
+				find_pace(&probe, &byte_s, fresh);
+		}
+	}
+}
+
+static hys_status remember_paces(struct hys_picker *picker, uint32_t fresh, struct hys_error *error)
 {
 	struct hys_plan *plan = picker->plan;
 	hys_status status = HYS_OK;
 
-	for (int32_t i = 0; i < plan->device_count; i++) {
-		const int32_t twin = same_device_before(plan, i);
-		const double byte_s = twin < 0 ? measure_copies(picker, plan->devices[i]) : 0;
-
+	for (int32_t i = 0; i < plan->device_count; i++)
 		for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
-			const struct probe probe = {
-				.picker = picker,
-				.op = (hys_op)op,
-				.index = i,
-				.device = plan->devices[i],
-				.choice = hys_plan_choice(plan, (hys_op)op, i),
-			};
+			const struct probe probe = probe_of(picker, i, op);
 
-			if (plan->operations & HYS_OP_BIT(op))
-				HYS_TRY(find_pace(&probe, byte_s, error));
+			if (fresh & HYS_OP_BIT(op) && same_device_before(plan, i) < 0)
+				HYS_TRY(remember(&probe, error));
 		}
-	}
 cleanup:
 	return status;
+}
+
+/* Who is idle was said by what devices take alone. */
+static void rehearse_all(struct hys_plan *plan, uint32_t fresh)
+{
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
+		if (!(fresh & HYS_OP_BIT(op)))
+			continue;
+		hys_plan_rehearse(plan, (hys_op)op);
+		for (int32_t i = 0; i < plan->device_count; i++)
+			hys_plan_pace(plan, (hys_op)op, i)->idle = plan->rows_most[i] == 0;
+	}
 }
 
 /* As many rows for each, whatever they take. */
@@ -314,6 +369,7 @@ hys_status hys_plan_pace_devices(struct hys_picker *picker, struct hys_error *er
 {
 	struct hys_plan *plan = picker->plan;
 	const struct hys_wish *wish = picker->wish;
+	uint32_t fresh = 0;
 	hys_status status;
 
 	if (wish->paces) {
@@ -325,11 +381,16 @@ hys_status hys_plan_pace_devices(struct hys_picker *picker, struct hys_error *er
 		pace_equally(plan);
 		plan->pace_source = "taken as equal";
 	} else {
-		HYS_TRY(find_paces(picker, error));
+		find_paces(picker, &fresh);
 		plan->pace_source = "measured";
 	}
 	HYS_TRY(limit_rows(plan, error));
 	HYS_TRY(hys_partition_plan(plan, false, error));
+	if (fresh && rehearses(plan)) {
+		rehearse_all(plan, fresh);
+		HYS_TRY(hys_partition_plan(plan, false, error));
+	}
+	HYS_TRY(remember_paces(picker, fresh, error));
 cleanup:
 	return status;
 }

@@ -56,6 +56,10 @@ double hys_lane_time_s(const struct hys_tiles *tiles, const struct hys_lane_cost
 /* spread.c: fills a batch's ranges. False when there is no memory. */
 bool hys_partition_batch(struct hys_batch *batch);
 bool hys_is_pooling(hys_op op);
+/* rehearse.c: corrects what devices take for an operation by what they take
+ * together; whoever is no help then takes too long to be given any rows. Without
+ * memory, or when a call fails, nothing changes. */
+void hys_plan_rehearse(struct hys_plan *plan, hys_op op);
 /* Fills a plan's shares and, unless that is fixed, says which devices an
  * operation does as well without. HYS_OUT_OF_MEMORY. */
 hys_status hys_partition_plan(struct hys_plan *plan, bool fixed, struct hys_error *error);

@@ -212,7 +212,7 @@ hys_status hys_wisdom_learn_pace(struct hys_wisdom *wisdom, hys_op op, uint64_t 
 		.problem = problem,
 		.device = device,
 		.pace = {units_of(pace->call_s, 1e-18), units_of(pace->row_s, 1e-18),
-			 units_of(pace->flop_s, 1e-24)},
+			 units_of(pace->flop_s, 1e-24), units_of(pace->byte_s, 1e-18)},
 	};
 
 	return remember(wisdom, &fact, kernel, error);
@@ -234,6 +234,7 @@ bool hys_wisdom_pace(const struct hys_wisdom *wisdom, hys_op op, uint64_t proble
 		.call_s = (double)fact->pace[0] * 1e-18,
 		.row_s = (double)fact->pace[1] * 1e-18,
 		.flop_s = (double)fact->pace[2] * 1e-24,
+		.byte_s = (double)fact->pace[3] * 1e-18,
 	};
 	return true;
 }

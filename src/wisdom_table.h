@@ -13,7 +13,7 @@ struct hys_fact {
 	hys_op op; /* 0 of trust */
 	uint64_t problem, device;
 	int64_t nanoseconds; /* of a choice */
-	int64_t pace[3];     /* of a pace: 1e-18 s a call and a row, 1e-24 s a FLOP */
+	int64_t pace[4];     /* of a pace: 1e-18 s a call, a row, 1e-24 s a FLOP, 1e-18 s a byte */
 	char kernel[HYS_KERNEL_NAME_SIZE];
 };
 

@@ -17,9 +17,9 @@ static int print_fact(const struct hys_fact *fact, char *line, size_t size)
 	if (fact->kind == HYS_FACT_PACE)
 		return snprintf(line, size,
 				"pace %s %016" PRIx64 " %016" PRIx64 " %s %" PRId64 " %" PRId64
-				" %" PRId64 "\n",
+				" %" PRId64 " %" PRId64 "\n",
 				hys_op_name(fact->op), fact->problem, fact->device, fact->kernel,
-				fact->pace[0], fact->pace[1], fact->pace[2]);
+				fact->pace[0], fact->pace[1], fact->pace[2], fact->pace[3]);
 	if (fact->kind == HYS_FACT_TRUST)
 		return snprintf(line, size, "trust %016" PRIx64 " %016" PRIx64 " %s\n",
 				fact->problem, fact->device, fact->kernel);
@@ -156,7 +156,7 @@ static bool parse_pace(struct line *line, struct hys_fact *fact)
 {
 	struct word word;
 
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		if (!next_word(line, &word) || word.length > 19 ||
 		    (word.length == 19 && word.text[0] == '9' && word.text[1] > '0') ||
 		    !parse_digits(word.text, word.length, &fact->pace[i]))
@@ -267,7 +267,7 @@ static hys_status parse_lines(struct hys_wisdom *wisdom, const char *text, int64
 			status = damaged(&line,
 					 "\"choose OP PROBLEM DEVICE KERNEL SECONDS\", "
 					 "\"trust PROBLEM DEVICE KERNEL\" or \"pace OP PROBLEM "
-					 "DEVICE KERNEL CALL ROW FLOP\"",
+					 "DEVICE KERNEL CALL ROW FLOP BYTE\"",
 					 error);
 		else if (!hys_wisdom_add(wisdom, &fact))
 			status = hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for wisdom");

@@ -1,0 +1,362 @@
+/* Devices of one machine share memory, power and the host's cores: together they
+ * are slower than each was alone, and not all alike. So a plan lets them rehearse:
+ * a call of some of the rows, shared as calls will be. What the devices take for
+ * it corrects what they were found to take alone, and those that are no help leave
+ * the operation to the fastest. */
+#include <math.h>
+#include <string.h>
+
+#include "clock.h"
+#include "partition.h"
+#include "trial.h"
+
+/* As many rows as take about so long, in tensors of so many bytes. Nobody minds
+ * how calls are shared that are over much sooner. */
+#define TIME_S 0.08
+#define TIME_LEAST_S 0.002
+#define BYTES_MOST ((int64_t)64 << 20)
+#define ROWS_LEAST INT64_C(256)
+/* Calls of a share; the one that others disturbed least counts. */
+#define CALLS 3
+/* Shares that are tried; corrections below this are not worth another. */
+#define LESSONS 3
+#define CLOSE_ENOUGH 0.03
+/* Devices that may be the fastest one alone, by what they were found to take. */
+#define MAY_BE_FASTER 2
+/* A call on a device that is no help: as long as wisdom can say. */
+#define NEVER_S 9
+
+struct rehearsal {
+	struct hys_plan *plan;
+	struct hys_plan part; /* the plan, cut to one operation and few rows */
+	struct hys_context *context;
+	hys_op op;
+	struct hys_trial_size size;
+	struct hys_trial trial;
+	struct hys_batch *batch;
+	struct hys_exec *exec;
+};
+
+/* ---- what is rehearsed ---- */
+
+static bool can_rehearse(hys_op op)
+{
+	return !hys_is_pooling(op) && op != HYS_OP_MERGE;
+}
+
+static int32_t count_working(const struct hys_plan *plan, hys_op op)
+{
+	int32_t working = 0;
+
+	for (int32_t i = 0; i < plan->device_count; i++)
+		working += !hys_plan_pace(plan, op, i)->idle;
+	return working;
+}
+
+/* What one device takes for all of it, copies included. */
+static double time_alone_s(const struct rehearsal *r, int32_t i)
+{
+	const struct hys_pace *pace = hys_plan_pace(r->plan, r->op, i);
+	const struct hys_work work =
+		hys_work_of(&r->plan->problem, NULL, r->size.rows, r->size.keys);
+	double per_row, fixed;
+
+	hys_cost_copies(r->plan, r->op, &per_row, &fixed);
+	fixed *= (double)r->size.keys / (double)r->plan->keys_max;
+	return pace->call_s + pace->row_s * (double)r->size.rows +
+	       pace->flop_s * hys_cost_flops(r->op, &r->plan->problem, &work) +
+	       pace->byte_s * (per_row * (double)r->size.rows + fixed);
+}
+
+static double time_together_s(const struct rehearsal *r)
+{
+	double rate = 0;
+
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		if (!hys_plan_pace(r->plan, r->op, i)->idle)
+			rate += 1 / fmax(time_alone_s(r, i), 1e-9);
+	return 1 / rate;
+}
+
+/* Rows at the end of the largest document, fewer and of a shorter one until they
+ * fit. False when they are not worth it. */
+static bool find_size(struct rehearsal *r)
+{
+	const struct hys_plan *plan = r->plan;
+	const double keys_max = (double)plan->keys_max;
+	double per_row, fixed;
+
+	r->size = (struct hys_trial_size){.rows = hys_min64(plan->rows_max, plan->keys_max),
+					  .keys = plan->keys_max};
+	hys_cost_copies(plan, r->op, &per_row, &fixed);
+	while (r->size.keys > ROWS_LEAST &&
+	       fixed * (double)r->size.keys / keys_max > (double)(BYTES_MOST / 2))
+		r->size.keys /= 2;
+	r->size.rows = hys_min64(r->size.rows, r->size.keys);
+	while (r->size.rows > ROWS_LEAST &&
+	       (time_together_s(r) > TIME_S ||
+		per_row * (double)r->size.rows > (double)(BYTES_MOST / 2)))
+		r->size.rows /= 2;
+	r->size.topk = hys_min64(plan->problem.choosing.topk_max,
+				 hys_max64(1, r->size.keys / plan->problem.scoring.pool));
+	return time_together_s(r) >= TIME_LEAST_S;
+}
+
+static hys_status open_rehearsal(struct rehearsal *r, struct hys_error *error)
+{
+	const struct hys_batch_desc desc = {.struct_size = sizeof(desc),
+					    .rows = r->size.rows,
+					    .keys = r->size.keys,
+					    .flags = HYS_BATCH_CAUSAL};
+	hys_status status;
+
+	r->part = *r->plan;
+	atomic_init(&r->part.references, 1);
+	r->part.operations = HYS_OP_BIT(r->op);
+	r->part.rows_max = r->size.rows;
+	r->part.keys_max = r->size.keys;
+	r->part.window_keys_max = 0;
+	r->part.split = HYS_SPLIT_STATIC;
+	HYS_TRY(hys_trial_make(&r->trial, r->context, &r->plan->problem, r->op, &r->size, error));
+	HYS_TRY(hys_batch_create(&r->part, &desc, &r->batch, error));
+	HYS_TRY(hys_exec_create(&r->part, NULL, &r->exec, error));
+	for (int32_t i = 0; i < hys_op_fields(r->op)->count; i++) {
+		struct hys_tensor *tensor =
+			hys_field_tensor(&hys_op_fields(r->op)->fields[i], &r->trial.call.args);
+
+		if (r->trial.at[i] >= 0)
+			tensor->host = r->trial.input + r->trial.at[i];
+	}
+cleanup:
+	return status;
+}
+
+static void close_rehearsal(struct rehearsal *r)
+{
+	hys_exec_destroy(r->exec);
+	hys_batch_destroy(r->batch);
+	hys_trial_clear(&r->trial);
+}
+
+/* ---- calls ---- */
+
+static hys_status submit(struct rehearsal *r, struct hys_error *error)
+{
+	struct hys_call *call = &r->trial.call;
+
+	switch (r->op) {
+	case HYS_OP_SELECT:
+		call->args.select.method = HYS_METHOD_EXACT;
+		return hys_select(r->exec, r->batch, &call->args.select, error);
+	case HYS_OP_SELECT_COARSE:
+		call->args.select.method = HYS_METHOD_COARSE;
+		return hys_select(r->exec, r->batch, &call->args.select, error);
+	case HYS_OP_SELECT_COARSE_TO_FINE:
+		call->args.select.method = HYS_METHOD_COARSE_TO_FINE;
+		return hys_select(r->exec, r->batch, &call->args.select, error);
+	case HYS_OP_ATTENTION_FORWARD:
+		return hys_attention_forward(r->exec, r->batch, &call->args.attention, error);
+	case HYS_OP_ATTENTION_BACKWARD:
+		return hys_attention_backward(r->exec, r->batch, &call->args.attention_grad, error);
+	case HYS_OP_INDEXER_LOSS:
+		return hys_indexer_loss(r->exec, r->batch, &call->args.loss, error);
+	default:
+		return hys_fidelity(r->exec, r->batch, &call->args.fidelity, error);
+	}
+}
+
+/* The shortest of some calls, and what devices took for it: factors of what was
+ * foretold, 0 of those that had no rows. */
+static hys_status call(struct rehearsal *r, int32_t calls, double *seconds, double *factors,
+		       struct hys_error *error)
+{
+	hys_status status = HYS_OK;
+
+	*seconds = (double)INFINITY;
+	for (int32_t n = 0; n < calls; n++) {
+		struct hys_tally before[HYS_LANES_MAX];
+		double took = -hys_now_s();
+
+		for (int32_t i = 0; i < r->plan->device_count; i++)
+			before[i] = r->exec->lanes[i].tallies[r->op];
+		HYS_TRY(submit(r, error));
+		HYS_TRY(hys_exec_finish(r->exec, error));
+		took += hys_now_s();
+		if (!(took < *seconds))
+			continue;
+		*seconds = took;
+		for (int32_t i = 0; i < r->plan->device_count; i++) {
+			const struct hys_tally *after = &r->exec->lanes[i].tallies[r->op];
+			const double foretold_s = after->foretold_s - before[i].foretold_s;
+
+			factors[i] = foretold_s > 0
+					     ? (after->busy_s - before[i].busy_s) / foretold_s
+					     : 0;
+		}
+	}
+cleanup:
+	return status;
+}
+
+/* ---- lessons ---- */
+
+static void correct(struct hys_pace *pace, double factor)
+{
+	pace->call_s *= factor;
+	pace->row_s *= factor;
+	pace->flop_s *= factor;
+	pace->byte_s *= factor;
+}
+
+/* Devices that are the same take the same: the mean of what they took. */
+static double mean_factor(const struct rehearsal *r, const double *factors, int32_t like)
+{
+	const uint64_t signature = hys_device_signature(r->plan->devices[like]);
+	double sum = 0;
+	int32_t count = 0;
+
+	for (int32_t i = 0; i < r->plan->device_count; i++) {
+		if (!(factors[i] > 0) || hys_device_signature(r->plan->devices[i]) != signature)
+			continue;
+		sum += log(factors[i]);
+		count++;
+	}
+	return count > 0 ? exp(sum / count) : 1;
+}
+
+/* The first call warms up. */
+static hys_status learn(struct rehearsal *r, struct hys_error *error)
+{
+	double factors[HYS_LANES_MAX] = {0}, seconds;
+	hys_status status;
+
+	HYS_TRY(call(r, 1, &seconds, factors, error));
+	for (int32_t lesson = 0; lesson < LESSONS; lesson++) {
+		double least = (double)INFINITY, most = 0;
+
+		HYS_TRY(call(r, CALLS, &seconds, factors, error));
+		for (int32_t i = 0; i < r->plan->device_count; i++) {
+			const double factor = mean_factor(r, factors, i);
+
+			correct(hys_plan_pace(r->plan, r->op, i), factor);
+			least = factors[i] > 0 ? fmin(least, factor) : least;
+			most = factors[i] > 0 ? fmax(most, factor) : most;
+		}
+		if (most < least * (1 + CLOSE_ENOUGH))
+			break;
+	}
+cleanup:
+	return status;
+}
+
+/* One call with all rows on one device. */
+static hys_status call_alone(struct rehearsal *r, int32_t alone, double *seconds,
+			     struct hys_error *error)
+{
+	bool idle[HYS_LANES_MAX];
+	double factors[HYS_LANES_MAX];
+	hys_status status;
+
+	for (int32_t i = 0; i < r->plan->device_count; i++) {
+		idle[i] = hys_plan_pace(r->plan, r->op, i)->idle;
+		hys_plan_pace(r->plan, r->op, i)->idle = i != alone;
+	}
+	status = call(r, 1, seconds, factors, error);
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		hys_plan_pace(r->plan, r->op, i)->idle = idle[i];
+	return status;
+}
+
+/* Whether device i does it as fast as all: turn by turn, so that what disturbs one
+ * disturbs the others. */
+static hys_status compete(struct rehearsal *r, int32_t i, bool *wins, double *alone_s,
+			  struct hys_error *error)
+{
+	double together_s = (double)INFINITY, factors[HYS_LANES_MAX], seconds;
+	hys_status status = HYS_OK;
+
+	*alone_s = (double)INFINITY;
+	for (int32_t n = 0; n < CALLS; n++) {
+		HYS_TRY(call_alone(r, i, &seconds, error));
+		*alone_s = fmin(*alone_s, seconds);
+		HYS_TRY(call(r, 1, &seconds, factors, error));
+		together_s = fmin(together_s, seconds);
+	}
+	*wins = *alone_s <= together_s;
+cleanup:
+	return status;
+}
+
+/* The device that does better alone, -1 = none. */
+static hys_status find_winner(struct rehearsal *r, int32_t *winner, struct hys_error *error)
+{
+	double least_s = (double)INFINITY, won_s = (double)INFINITY;
+	hys_status status = HYS_OK;
+
+	*winner = -1;
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		least_s = fmin(least_s, time_alone_s(r, i));
+	for (int32_t i = 0; i < r->plan->device_count; i++) {
+		double alone_s;
+		bool wins;
+
+		if (time_alone_s(r, i) > MAY_BE_FASTER * least_s ||
+		    hys_plan_rows_most(r->plan, r->op, i) < r->size.rows)
+			continue;
+		HYS_TRY(compete(r, i, &wins, &alone_s, error));
+		if (wins && alone_s < won_s) {
+			won_s = alone_s;
+			*winner = i;
+		}
+	}
+cleanup:
+	return status;
+}
+
+static void leave_to(struct rehearsal *r, int32_t fastest)
+{
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		if (i != fastest)
+			hys_plan_pace(r->plan, r->op, i)->call_s = NEVER_S;
+}
+
+static hys_status rehearse(struct rehearsal *r, struct hys_error *error)
+{
+	int32_t winner;
+	hys_status status;
+
+	HYS_TRY(open_rehearsal(r, error));
+	HYS_TRY(learn(r, error));
+	HYS_TRY(find_winner(r, &winner, error));
+	if (winner >= 0)
+		leave_to(r, winner);
+cleanup:
+	close_rehearsal(r);
+	return status;
+}
+
+void hys_plan_rehearse(struct hys_plan *plan, hys_op op)
+{
+	struct rehearsal *r;
+	struct hys_pace before[HYS_LANES_MAX];
+	struct hys_error error = {HYS_OK, 0, ""};
+
+	if (!can_rehearse(op) || count_working(plan, op) < 2)
+		return;
+	r = hys_alloc(&plan->context->host.allocator, sizeof(*r));
+	if (!r)
+		return;
+	r->plan = plan;
+	r->context = plan->context;
+	r->op = op;
+	for (int32_t i = 0; i < plan->device_count; i++)
+		before[i] = *hys_plan_pace(plan, op, i);
+	if (find_size(r) && rehearse(r, &error) != HYS_OK) {
+		for (int32_t i = 0; i < plan->device_count; i++)
+			*hys_plan_pace(plan, op, i) = before[i];
+		hys_host_log(&plan->context->host, HYS_LOG_WARNING,
+			     "%s could not be rehearsed, speeds are those of devices alone: %s",
+			     hys_op_name(op), error.message);
+	}
+	hys_free(&plan->context->host.allocator, r);
+}
