@@ -8,12 +8,14 @@
 #include "check.h"
 
 #define MARK "//@"
+#define DIRECTIVE MARK ".minnctapersm "
 #define ARRAY "large_local_"
 #define DIGITS_MAX 20
 
 struct writer {
 	char *text; /* of rewritten_room() bytes */
 	size_t length;
+	size_t body; /* where the last function's begins */
 };
 
 static void put(struct writer *out, const char *text, size_t length)
@@ -108,6 +110,17 @@ static hys_status put_array(struct writer *out, const char *line, size_t length,
 	return HYS_OK;
 }
 
+/* `//@.minnctapersm 4`, inside a body: goes in front of it, among the function's directives. */
+static void put_directive(struct writer *out, const char *line, size_t length)
+{
+	char *body = out->text + out->body;
+	memmove(body + length + 1, body, out->length - out->body);
+	memcpy(body, line, length);
+	body[length] = ' ';
+	out->length += length + 1;
+	out->body += length + 1;
+}
+
 /* Everything else: marks become blanks. */
 static void put_line(struct writer *out, const char *line, size_t length)
 {
@@ -140,6 +153,14 @@ static hys_status rewrite_line(struct writer *out, const char *line, size_t leng
 		*targeted = true;
 		if (target[0])
 			return put_target(out, line, length, target, error);
+	}
+	if (starts(line, length, "{"))
+		out->body = out->length;
+	if (starts(line + blanks, length - blanks, DIRECTIVE)) {
+		if (out->body > 0)
+			put_directive(out, line + blanks + strlen(MARK),
+				      length - blanks - strlen(MARK));
+		return HYS_OK;
 	}
 	if (starts(line + blanks, length - blanks, ".shared"))
 		array = find(line, length, ARRAY);

@@ -17,8 +17,10 @@
  *    behind it; target "" leaves it as it is;
  *  - "//@" becomes blanks, which opens what comments of inline assembly hide from the first
  *    compilation: "//@wgmma.fence.sync.aligned;";
+ *  - "//@.minnctapersm <N>" becomes a directive of the function that it stands in: as many work-groups
+ *    of it are to fit on a compute unit, which limits their registers;
  *  - a `.shared` array whose name ends in large_local_<BYTES> gets that many bytes. cl_kernels/nvidia.clh
- *    has the macros for both.
+ *    has the macros for all.
  * *out is allocated, *out_bytes counts its closing 0. HYS_UNSUPPORTED when the text is none of
  * that kind, HYS_OUT_OF_MEMORY. */
 hys_status hys_ptx_rewrite(const struct hys_allocator *allocator, const char *text, size_t bytes,
