@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const char doc[] =
 	"Time operation OP: the median of several runs after warm-up, operands on the "
@@ -54,6 +55,7 @@ enum {
 	KEY_GROUPS,
 	KEY_SHARE,
 	KEY_SPREAD,
+	KEY_PAUSE,
 	KEY_REPEAT,
 	KEY_KERNELS,
 	KEY_SPEEDS,
@@ -105,6 +107,8 @@ static const struct argp_option options[] = {
 	 "devices, balance: every device twice, as if there were another: what sharing costs", 0},
 	{"speeds", KEY_SPEEDS, "A:B", 0, "balance: 1:1, 1:2 or 1:4 alone (default: all three)", 0},
 	{"repeat", KEY_REPEAT, "N", 0, "Timed runs (default 20; balance: 1)", 0},
+	{"pause", KEY_PAUSE, "MS", 0,
+	 "Rest so long before each run, so that a GPU's power limit does not slow it (default 0)", 0},
 	{"json", 'j', 0, 0, "One JSON object a line", 0},
 	{"explain", 'x', 0, 0, "Print what bounds the operation, and how near it came", 0},
 	{0},
@@ -147,13 +151,14 @@ static const struct {
 
 static bool parse_number(int key, const char *argument, struct bench *bench)
 {
-	int64_t *sizes[] = {&bench->rows,  &bench->keys,       &bench->repeat,
-			    &bench->share, &bench->key_spread, &bench->documents};
+	int64_t *sizes[] = {&bench->rows,	&bench->keys,	   &bench->repeat,  &bench->share,
+			    &bench->key_spread, &bench->documents, &bench->pause_ms};
 	int64_t value = 0;
-	int keys[] = {KEY_ROWS, KEY_KEYS, KEY_REPEAT, KEY_SHARE, KEY_SPREAD, KEY_DOCUMENTS};
+	int keys[] = {KEY_ROWS,	  KEY_KEYS,	 KEY_REPEAT, KEY_SHARE,
+		      KEY_SPREAD, KEY_DOCUMENTS, KEY_PAUSE};
 	if (!tool_integer(argument, 1, INT32_MAX, &value))
 		return false;
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < 7; i++)
 		if (key == keys[i])
 			*sizes[i] = value;
 	bench->rows_given = bench->rows_given || key == KEY_ROWS;
@@ -289,6 +294,13 @@ struct timing {
 	double median, min, max;
 };
 
+static void rest(int64_t ms)
+{
+	const struct timespec time = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
+	if (ms > 0)
+		nanosleep(&time, NULL);
+}
+
 static bool time_op(const struct bench *b, hys_op op, struct bench_data *d, struct hys_batch *batch,
 		    const union arguments *args, bool flush, struct timing *timing)
 {
@@ -299,6 +311,7 @@ static bool time_op(const struct bench *b, hys_op op, struct bench_data *d, stru
 		tool_progress(i + warm_up, b->repeat + warm_up, i < 0 ? "warming up" : "timing");
 		if (flush)
 			bench_flush(d);
+		rest(b->pause_ms);
 		double start = tool_now();
 		ok = !d->failed && bench_call(op, d->exec, batch, args, &d->error) == HYS_OK;
 		if (i >= 0)
