@@ -254,31 +254,42 @@ INLINE void put_sample(const struct sink *sink, int line, struct range range, in
 		to[128] = y;
 }
 
-/* Scores of entries `key` and `key` + 128. */
-INLINE void put_listed(const struct sink *sink, const struct shared *s, int line, int key, float x,
-		       float y, uint lane, uint warp)
+/* What a line's scores are compared with, and how many of this warp's are listed: loaded while the
+ * products run. */
+struct listing {
+	float threshold;
+	int count;
+};
+
+INLINE struct listing load_listing(const struct shared *s, int line, uint warp)
 {
-	const float threshold = s->thresholds[line];
+	const struct listing listing = {s->thresholds[line], s->counts[line * WARPS + (int)warp]};
+	return listing;
+}
+
+/* Scores of entries `key` and `key` + 128. */
+INLINE void put_listed(const struct sink *sink, const struct shared *s, int line,
+		       struct listing *listing, int key, float x, float y, uint lane, uint warp)
+{
 	const struct line own = s->lines[line];
-	const bool x_in = !(x <= threshold) && (uint)(key - own.begin) < (uint)own.length;
-	const bool y_in = !(y <= threshold) && (uint)(key + 128 - own.begin) < (uint)own.length;
+	const uint at = (uint)(key - own.begin), length = (uint)own.length;
+	const bool x_in = !(x <= listing->threshold) && at < length;
+	const bool y_in = !(y <= listing->threshold) && at + 128u < length;
 	const uint xs = ballot(x_in), ys = ballot(y_in);
 	if ((xs | ys) == 0u)
 		return;
-	__local int *count = &s->counts[line * WARPS + (int)warp];
 	__global uint2 *list = (__global uint2 *)(sink->first + line * sink->pitch);
 	const uint before = lanes_below(lane);
-	const int x_first = *count, y_first = x_first + (int)popcount(xs);
-	const int x_at = x_first + (int)popcount(xs & before);
+	const int y_first = listing->count + (int)popcount(xs);
+	const int x_at = listing->count + (int)popcount(xs & before);
 	const int y_at = y_first + (int)popcount(ys & before);
 	if (x_in && x_at < sink->capacity)
 		list[x_at] = (uint2)((uint)key, as_uint(x));
 	if (y_in && y_at < sink->capacity)
 		list[y_at] = (uint2)((uint)key + 128u, as_uint(y));
-	warp_sync();
+	listing->count = y_first + (int)popcount(ys);
 	if (lane == 0)
-		*count = y_first + (int)popcount(ys);
-	warp_sync();
+		s->counts[line * WARPS + (int)warp] = listing->count;
 }
 
 INLINE void wait_slot(const struct shared *s, uint number)
@@ -328,7 +339,7 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 			      (lane & 1u) * 8u + lane / 4u);
 	const uint ring = local_address(s->ring);
 	uint at = 0;
-	DECLARE_SUMS;
+	DECLARE_SCAN_SUMS;
 	while (true) {
 		wait_slot(s, at);
 		const int count = s->slots[at % SLOTS].line, block = s->slots[at % SLOTS].block;
@@ -350,27 +361,29 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 		load_scales(of, range, position, scales);
 		for (int i = 0; i < count; i += LINES_AT_ONCE) {
 			wait_slot(s, at);
-			START("sa", keys[0], ring + at % SLOTS * TILE_BYTES)
+			START(SET_A, keys[0], ring + at % SLOTS * TILE_BYTES)
 			UNROLL for (int l = 0; l < LINES_AT_ONCE; l++, at++)
 			{
 				const uint slot = at % SLOTS, tile = ring + slot * TILE_BYTES;
 				const int line = s->slots[slot].line;
-				float weights[16], scores[2], sums[2];
+				float line_scale = 1.0f, scores[2], sums[2];
+				DECLARE_WEIGHTS;
+				struct listing listing = {0};
 				UNROLL for (int t = 0; t < KEY_SETS; t += 2)
 				{
-					START("sb", keys[t + 1], tile)
-					if (t == 0)
-						load_weights(weights,
-							     s->weights + slot * PACKED_WEIGHTS,
-							     lane);
+					START(SET_B, keys[t + 1], tile)
+					if (t == 0) {
+						LOAD_WEIGHTS(s->weights + slot * PACKED_WEIGHTS);
+						listing = load_listing(s, line, warp);
+					}
 					WGMMA_WAIT(1);
-					SUM_HEADS("sa", scores[0])
+					SUM_SCANNED(SET_A, scores[0])
 					if (t + 2 < KEY_SETS) {
-						START("sa", keys[(t + 2) % KEY_SETS], tile)
+						START(SET_A, keys[(t + 2) % KEY_SETS], tile)
 						WGMMA_WAIT(1);
 					} else if (l + 1 < LINES_AT_ONCE) {
 						wait_slot(s, at + 1);
-						START("sa", keys[0],
+						START(SET_A, keys[0],
 						      ring + (at + 1) % SLOTS * TILE_BYTES)
 						WGMMA_WAIT(1);
 					} else {
@@ -378,10 +391,10 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 					}
 					if (t + 2 == KEY_SETS)
 						release_slot(s, at, lane);
-					SUM_HEADS("sb", scores[1])
+					SUM_SCANNED(SET_B, scores[1])
 					sums[t / 2 % 2] =
 						scale_score(sum_pairs(scores[0], scores[1], lane),
-							    scales[t / 2]);
+							    scales[t / 2] * line_scale);
 					if (t % 4 == 0)
 						continue;
 					if (sink->sample)
@@ -389,8 +402,9 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 							   position + (t - 2) * 64, sums[0],
 							   sums[1]);
 					else
-						put_listed(sink, s, line, key + (t - 2) * 64,
-							   sums[0], sums[1], lane, warp);
+						put_listed(sink, s, line, &listing,
+							   key + (t - 2) * 64, sums[0], sums[1],
+							   lane, warp);
 				}
 			}
 		}

@@ -17,13 +17,19 @@
 		.detail = row_detail                                                     \
 	}
 
-/* Both wait for their conformance cases to run again on a device. */
-#define SCAN(row_name, share, row_detail)                                      \
+#define SCAN(row_name, row_needs, share, row_detail, not_proven)               \
 	{                                                                      \
-		.name = row_name, .op = HYS_OP_SELECT, .needs = HYS_OCL_WGMMA, \
+		.name = row_name, .op = HYS_OP_SELECT, .needs = row_needs,     \
 		.efficiency = share, .applicable = hys_ocl_scan_applicable,    \
 		.workspace = hys_ocl_scan_workspace, .run = hys_ocl_scan_run,  \
-		.detail = row_detail, .unproven = true                         \
+		.detail = row_detail, .unproven = not_proven                   \
+	}
+#define SELECT_FINE(row_name, row_op)                                                   \
+	{                                                                               \
+		.name = row_name, .op = row_op, .needs = HYS_OCL_WGMMA,                 \
+		.efficiency = 8.0, .applicable = hys_ocl_select_fine_applicable,        \
+		.workspace = hys_ocl_select_workspace, .run = hys_ocl_select_run,       \
+		.detail = &hys_ocl_fine_wgmma, .unproven = true                         \
 	}
 /* One row for each vendor's matrix unit. */
 #define SELECT_MATRIX(row_name, row_op, row_needs, row_detail)                         \
@@ -65,15 +71,19 @@
 	PRODUCTS(name, HYS_OP_INDEXER_LOSS, loss, needs, share, detail)
 
 const struct hys_kernel hys_ocl_kernels[] = {
-	SCAN("select.wgmma", 8.0, &hys_ocl_scan_wgmma),
-	SCAN("select.wgmma.e4m3", 12.0, &hys_ocl_scan_wgmma_e4m3),
+	SCAN("select.wgmma", HYS_OCL_WGMMA, 8.0, &hys_ocl_scan_wgmma, false),
+	SCAN("select.wgmma.e4m3", HYS_OCL_WGMMA, 12.0, &hys_ocl_scan_wgmma_e4m3, false),
+	/* waits for all its conformance cases to pass on a device, as the coarse rows of wgmma do */
+	SCAN("select.scan.mma", HYS_OCL_MMA, 5.0, &hys_ocl_scan_mma, true),
 	SELECT("select.cpu", HYS_OP_SELECT, HYS_OCL_CPU, 0.3, &hys_ocl_select_cpu),
 	SELECT_UNITS("select", HYS_OP_SELECT, &hys_ocl_select_matrix),
 	SELECT("select.tile", HYS_OP_SELECT, 0, 0.2, &hys_ocl_select_tile),
 	SELECT("select.ref", HYS_OP_SELECT, 0, 0.01, &hys_ocl_select_ref),
+	SELECT_FINE("select_coarse.wgmma", HYS_OP_SELECT_COARSE),
 	SELECT("select_coarse.cpu", HYS_OP_SELECT_COARSE, HYS_OCL_CPU, 0.3, &hys_ocl_coarse_cpu),
 	SELECT("select_coarse.tile", HYS_OP_SELECT_COARSE, 0, 0.2, &hys_ocl_coarse_tile),
 	SELECT("select_coarse.ref", HYS_OP_SELECT_COARSE, 0, 0.01, &hys_ocl_coarse_ref),
+	SELECT_FINE("select_coarse_to_fine.wgmma", HYS_OP_SELECT_COARSE_TO_FINE),
 	SELECT("select_coarse_to_fine.cpu", HYS_OP_SELECT_COARSE_TO_FINE, HYS_OCL_CPU, 0.3,
 	       &hys_ocl_coarse_cpu),
 	SELECT_UNITS("select_coarse_to_fine", HYS_OP_SELECT_COARSE_TO_FINE, &hys_ocl_fine_matrix),

@@ -6,6 +6,8 @@
 /* Of lines of scores and the like: what limits the rows of a tile. */
 #define TILE_BYTES_CPU ((int64_t)32 << 20)
 #define TILE_BYTES_GPU ((int64_t)256 << 20)
+/* As select_fine_wgmma.cl lays it out; two work-groups share a compute unit. */
+#define WGMMA_LOCAL_BYTES 115200
 /* Of packed keys. */
 #define STRIP_BYTES ((int64_t)512 << 20)
 
@@ -88,6 +90,16 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 		hys_ocl_define(options, "ITEM_HEADS", tiles.item_heads);
 		hys_ocl_define(options, "ITEM_KEYS", tiles.item_keys);
 	}
+	if (select->scorer == HYS_OCL_SCORE_WGMMA) {
+		const struct hys_scoring *scoring = &problem->scoring;
+		const int64_t relu = scoring->scale < 0 ? 2 : 1;
+		hys_ocl_define(options, "GROUP_HEADS", scoring->heads / scoring->groups);
+		hys_ocl_define(options, "DIM", scoring->dim);
+		hys_ocl_define(options, "COARSE", problem->choosing.coarse_block);
+		hys_ocl_define(options, "ACTIVATION",
+			       scoring->activation == HYS_ACTIVATION_RELU ? relu : 0);
+		hys_ocl_define(options, "LOCAL_BYTES", WGMMA_LOCAL_BYTES);
+	}
 	if (by_matrix(select)) {
 		hys_ocl_define_unit(options, device->unit, problem->scoring.dtype);
 		hys_ocl_define(options, "DEPTHS", tiles.depths);
@@ -106,6 +118,8 @@ static const char *const exact_entries[] = {EXACT_ENTRIES, "score_keys", NULL};
 static const char *const exact_cpu_entries[] = {EXACT_ENTRIES, PACKED_ENTRIES, NULL};
 static const char *const coarse_entries[] = {COARSE_ENTRIES, "score_keys", NULL};
 static const char *const coarse_cpu_entries[] = {COARSE_ENTRIES, PACKED_ENTRIES, NULL};
+static const char *const coarse_wgmma_entries[] = {COARSE_ENTRIES, "split_means", "score_means",
+						   "choose_kept", NULL};
 static const char *const exact_matrix_entries[] = {EXACT_ENTRIES, "score_entries", NULL};
 static const char *const clblast_entries[] = {COARSE_ENTRIES, "score_keys", "score_products", NULL};
 
@@ -130,6 +144,29 @@ const struct hys_ocl_select hys_ocl_select_matrix = {
 	{"select_matrix.cl", exact_matrix_entries, define, NULL, NULL}, HYS_OCL_SCORE_MATRIX};
 const struct hys_ocl_select hys_ocl_fine_matrix = {
 	{"select_matrix.cl", coarse_entries, define, NULL, NULL}, HYS_OCL_SCORE_MATRIX_FINE};
+
+const struct hys_ocl_select hys_ocl_fine_wgmma = {
+	{"select_fine_wgmma.cl", coarse_wgmma_entries, define, NULL, "sm_90a"},
+	HYS_OCL_SCORE_WGMMA};
+
+bool hys_ocl_select_fine_applicable(const struct hys_kernel *kernel,
+				    const struct hys_device *device,
+				    const struct hys_problem *problem, char reason[HYS_REASON_SIZE])
+{
+	const struct hys_scoring *scoring = &problem->scoring;
+	(void)kernel;
+	(void)device;
+	if (scoring->dtype != HYS_BF16)
+		snprintf(reason, HYS_REASON_SIZE, "it scores bf16, the index is %s",
+			 hys_dtype_name(scoring->dtype));
+	else if (scoring->heads / scoring->groups > 64 || scoring->dim > 128)
+		snprintf(reason, HYS_REASON_SIZE,
+			 "it scores up to 64 heads of 128 in a group, the index has %d of %d",
+			 (int)(scoring->heads / scoring->groups), (int)scoring->dim);
+	else
+		return true;
+	return false;
+}
 
 bool hys_ocl_select_matrix_applicable(const struct hys_kernel *kernel,
 				      const struct hys_device *device,
@@ -275,6 +312,7 @@ void hys_ocl_select_lay_out(const struct hys_ocl_select *select,
 
 	layout->flags = take(layout, size->rows * (int64_t)sizeof(int32_t));
 	layout->means = take(layout, coarse ? layout->keys * dim_bytes : 0);
+	layout->parts = take(layout, select->scorer == HYS_OCL_SCORE_WGMMA ? layout->keys * dim_bytes : 0);
 	layout->strip = take(
 		layout, select->scorer == HYS_OCL_SCORE_CPU ? layout->strip_keys * dim_bytes : 0);
 	if (select->scorer == HYS_OCL_SCORE_CPU && op == HYS_OP_SELECT_COARSE_TO_FINE)
@@ -289,7 +327,7 @@ void hys_ocl_select_lay_out(const struct hys_ocl_select *select,
 	layout->products = take(layout, layout->rows * row.products);
 	/* Fewer keys may allow more rows: ask for what the fullest tile takes. */
 	const int64_t fullest = hys_min64(hys_max64(limit, each), hys_mul64(size->rows, each));
-	layout->bytes += hys_max64(0, fullest - layout->rows * each) + (int64_t)HYS_ALIGN * 12;
+	layout->bytes += hys_max64(0, fullest - layout->rows * each) + (int64_t)HYS_ALIGN * 13;
 }
 
 int64_t hys_ocl_select_workspace(const struct hys_kernel *kernel, const struct hys_device *device,

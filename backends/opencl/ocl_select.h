@@ -11,7 +11,8 @@ enum hys_ocl_scorer {
 	HYS_OCL_SCORE_CPU,	  /* packed keys, vectors */
 	HYS_OCL_SCORE_CLBLAST,	  /* coarse scores by CLBlast, the rest as TILE */
 	HYS_OCL_SCORE_MATRIX,	  /* entries by the device's matrix unit */
-	HYS_OCL_SCORE_MATRIX_FINE /* the same, coarse scores as TILE */
+	HYS_OCL_SCORE_MATRIX_FINE, /* the same, coarse scores as TILE */
+	HYS_OCL_SCORE_WGMMA	  /* coarse blocks and their entries by NVIDIA's wgmma */
 };
 
 /* detail of select's rows: `source` first. */
@@ -56,7 +57,7 @@ struct hys_ocl_select_layout {
 	int64_t strip_keys;	 /* packed at a time */
 	bool pack_entries;	 /* CPU, fine step: all entries are packed, once per call */
 	/* offsets in bytes */
-	int64_t flags, means, strip, entries;
+	int64_t flags, means, parts, strip, entries;
 	int64_t lines, blocks, packed, edges, lists, fine, panels, products;
 	int64_t bytes;
 };
@@ -69,6 +70,11 @@ int64_t hys_ocl_select_workspace(const struct hys_kernel *kernel, const struct h
 				 const struct hys_size *size);
 hys_status hys_ocl_select_run(const struct hys_kernel *kernel, struct hys_stream *stream,
 			      void *instance, const struct hys_call *call, struct hys_error *error);
+/* bf16, and as many heads and channels as a tile of wgmma has. */
+bool hys_ocl_select_fine_applicable(const struct hys_kernel *kernel,
+				    const struct hys_device *device,
+				    const struct hys_problem *problem,
+				    char reason[HYS_REASON_SIZE]);
 /* CLBlast multiplies f32 only. */
 bool hys_ocl_select_clblast_applicable(const struct hys_kernel *kernel,
 				       const struct hys_device *device,
@@ -84,6 +90,6 @@ bool hys_ocl_select_matrix_applicable(const struct hys_kernel *kernel,
 extern const struct hys_ocl_select hys_ocl_select_cpu, hys_ocl_select_tile, hys_ocl_select_ref;
 extern const struct hys_ocl_select hys_ocl_select_matrix, hys_ocl_fine_matrix;
 extern const struct hys_ocl_select hys_ocl_coarse_cpu, hys_ocl_coarse_tile, hys_ocl_coarse_ref;
-extern const struct hys_ocl_select hys_ocl_fine_clblast;
+extern const struct hys_ocl_select hys_ocl_fine_clblast, hys_ocl_fine_wgmma;
 
 #endif

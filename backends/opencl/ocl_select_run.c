@@ -1,6 +1,11 @@
 /* ocl_select_run.c - select: what is enqueued, tile of rows by tile of rows. */
 #include "ocl_select.h"
 
+/* As in select_fine_wgmma.cl: of work-groups that score, of those that choose, what these hold. */
+#define WGMMA_ITEMS 256
+#define WGMMA_ORDER_ITEMS 512
+#define WGMMA_HELD 8192
+
 /* A call in progress. */
 struct job {
 	struct hys_stream *stream;
@@ -253,6 +258,29 @@ static hys_status score_entries(const struct job *job, struct hys_error *error)
 		      hys_ocl_unit_group(job->stream->device->unit), error);
 }
 
+/* Means as two bf16 each, the second what the first leaves. */
+static hys_status split_means(const struct job *job, struct hys_error *error)
+{
+	const int64_t count = job->layout.keys * job->call->problem->scoring.dim;
+	struct hys_ocl_args args = begin(job, "split_means");
+	work_arg(&args, job, job->layout.means);
+	hys_ocl_arg_i64(&args, count);
+	work_arg(&args, job, job->layout.parts);
+	return launch(&args, hys_ocl_divide_up(count, 256), 1, 256, error);
+}
+
+static hys_status score_means(const struct job *job, struct hys_error *error)
+{
+	const int64_t dim = job->call->problem->scoring.dim;
+	struct hys_ocl_args args = begin(job, "score_means");
+	score_args(&args, job);
+	hys_ocl_arg_array(&args, &job->call->batch.coarse_base);
+	work_arg(&args, job, job->layout.parts);
+	hys_ocl_arg_i64(&args, job->layout.keys * dim * 2);
+	lines_arg(&args, job);
+	return launch(&args, 1, job->rows * job->groups, WGMMA_ITEMS, error);
+}
+
 /* Lines of scores of the tile's rows, over entries or complete coarse blocks. */
 static hys_status score_keys(const struct job *job, struct hys_error *error)
 {
@@ -261,6 +289,8 @@ static hys_status score_keys(const struct job *job, struct hys_error *error)
 		return score_packed(job, error);
 	if (job->scorer == HYS_OCL_SCORE_MATRIX)
 		return score_entries(job, error);
+	if (job->scorer == HYS_OCL_SCORE_WGMMA)
+		return score_means(job, error);
 	if (job->scorer == HYS_OCL_SCORE_CLBLAST && as_gemm(job, &gemm))
 		return score_by_products(job, &gemm, error);
 	const int64_t keys = job->scorer == HYS_OCL_SCORE_REF ? 64 : job->tiles.tile_keys;
@@ -395,6 +425,8 @@ static hys_status score_kept(const struct job *job, struct hys_error *error)
 	work_arg(&args, job, job->layout.fine);
 	if (job->scorer == HYS_OCL_SCORE_CPU)
 		return launch(&args, job->groups, job->rows, 1, error);
+	if (job->scorer == HYS_OCL_SCORE_WGMMA)
+		return launch(&args, 1, job->rows * job->groups, WGMMA_ITEMS, error);
 	if (job->scorer == HYS_OCL_SCORE_MATRIX_FINE)
 		return launch(&args, hys_ocl_divide_up(entries, job->tiles.matrix_keys),
 			      job->rows * job->groups,
@@ -416,11 +448,19 @@ static hys_status score_kept_blocks(const struct job *job, struct hys_error *err
 		      job->rows * job->groups, 64, error);
 }
 
+/* Whether the entries of a line's kept blocks fit into the registers of one work-group. */
+static bool held_at_once(const struct job *job)
+{
+	return job->scorer == HYS_OCL_SCORE_WGMMA && job->call->problem->scoring.block == 1 &&
+	       job->layout.slots * job->call->problem->choosing.coarse_block <= WGMMA_HELD;
+}
+
 static hys_status pick_kept(const struct job *job, int64_t group_first, int64_t group_count,
 			    struct hys_error *error)
 {
 	const bool blocks = job->call->problem->scoring.block > 1;
-	struct hys_ocl_args args = begin(job, "pick_kept");
+	const bool held = held_at_once(job);
+	struct hys_ocl_args args = begin(job, held ? "choose_kept" : "pick_kept");
 	row_args(&args, job);
 	lists_arg(&args, job);
 	work_arg(&args, job, blocks ? job->layout.blocks : job->layout.fine);
@@ -428,7 +468,8 @@ static hys_status pick_kept(const struct job *job, int64_t group_first, int64_t 
 	hys_ocl_arg_i32(&args, group_first);
 	hys_ocl_arg_i32(&args, job->call->topk[group_first]);
 	output_args(&args, job);
-	return launch(&args, group_count, job->rows, job->tiles.pick, error);
+	return launch(&args, group_count, job->rows, held ? WGMMA_ORDER_ITEMS : job->tiles.pick,
+		      error);
 }
 
 static hys_status run_coarse_to_fine(const struct job *job, struct hys_error *error)
@@ -473,6 +514,8 @@ hys_status hys_ocl_select_run(const struct hys_kernel *kernel, struct hys_stream
 	HYS_TRY(clear_flags(&job, error));
 	if (call->op != HYS_OP_SELECT)
 		HYS_TRY(coarse_means(&job, error));
+	if (job.scorer == HYS_OCL_SCORE_WGMMA)
+		HYS_TRY(split_means(&job, error));
 	for (; job.row_first < call->size.rows; job.row_first += job.layout.rows) {
 		job.rows = hys_min64(job.layout.rows, call->size.rows - job.row_first);
 		if (call->op == HYS_OP_SELECT)

@@ -10,7 +10,7 @@
 #define CHUNKS_MOST 512
 #define ORDER_ITEMS 256
 #define HELD_ITEMS 4096
-#define WEIGHTS_BYTES 320 /* of a line */
+#define WEIGHTS_BYTES 448 /* of a line at most */
 #define THRESHOLD_LINES 4 /* of a work-group */
 #define LINE_BYTES 16	  /* of struct line, of struct range */
 #define PAIR_BYTES 8
@@ -68,6 +68,15 @@ const struct hys_ocl_scan hys_ocl_scan_wgmma_e4m3 = {
 	.line_lists = 8,
 	.key_sets = 8,
 	.e4m3 = true,
+};
+
+/* Tensor cores of sm_80 and newer, 48 KiB of local memory. */
+const struct hys_ocl_scan hys_ocl_scan_mma = {
+	.source = {"select_scan_mma.cl", entries, define, NULL, ""},
+	.items = 256,
+	.tile_lines = 8,
+	.line_lists = 1,
+	.key_sets = 1,
 };
 
 bool hys_ocl_scan_applicable(const struct hys_kernel *kernel, const struct hys_device *device,
@@ -233,7 +242,7 @@ static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *de
 	pass->splits = splits_of(scan, device, layout->lines);
 	pass->capacity = capacity_of(scan, size, pass->splits);
 	pass->flags = take(layout, size->rows * (int64_t)sizeof(cl_int));
-	pass->longest = take(layout, (int64_t)sizeof(cl_float));
+	pass->longest = take(layout, 2 * (int64_t)sizeof(cl_float));
 	/* for all lines, and in front: NVIDIA's driver fails over fills behind 2 GiB */
 	pass->done = take(layout, (3 + 2 * lines) * (int64_t)sizeof(cl_int));
 	lay_out_repair(layout, size);
@@ -327,7 +336,7 @@ static hys_status measure_keys(const struct job *job, struct hys_error *error)
 {
 	const int64_t keys = job->args->index_k.shape[0];
 	hys_status status = HYS_OK;
-	HYS_TRY(clear(job, job->pass.longest, (int64_t)sizeof(cl_float), error));
+	HYS_TRY(clear(job, job->pass.longest, 2 * (int64_t)sizeof(cl_float), error));
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_MEASURE);
 	key_args(&args, job);
 	hys_ocl_arg_i64(&args, keys);
@@ -366,6 +375,7 @@ static hys_status choose_listed(const struct job *job, enum hys_ocl_scan_step st
 	const int64_t lines = job->pass.lines;
 	struct hys_ocl_args args = begin(job, step);
 	key_args(&args, job);
+	hys_ocl_arg_tensor(&args, &job->args->index_q);
 	output_args(&args, job);
 	return launch(&args, step == HYS_OCL_SCAN_CHOOSE ? lines : running_groups(job, lines),
 		      ORDER_ITEMS, error);
@@ -375,6 +385,7 @@ static hys_status repair_lines(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_REPAIR);
 	key_args(&args, job);
+	hys_ocl_arg_tensor(&args, &job->args->index_q);
 	output_args(&args, job);
 	return launch(&args, running_groups(job, job->pass.lines * job->pass.repair_chunks),
 		      ORDER_ITEMS, error);
@@ -399,8 +410,8 @@ static hys_status run_pass(const struct job *job, struct hys_error *error)
 	HYS_TRY(find_thresholds(job, error));
 	HYS_TRY(scan_keys(job, false, error));
 	HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE, error));
-	/* there are none if all the room of a line's lists can be held */
-	if ((int64_t)job->pass.capacity * job->pass.splits * job->scan->line_lists > HELD_ITEMS)
+	/* there are none if all the room of a line's lists can be held, and nothing is scored again */
+	if (job->scan->e4m3 || (int64_t)job->pass.capacity * job->pass.splits * job->scan->line_lists > HELD_ITEMS)
 		HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE_LONG, error));
 	HYS_TRY(repair_lines(job, error));
 cleanup:

@@ -47,7 +47,7 @@ int64_t hys_ocl_scan_workspace(const struct hys_kernel *kernel, const struct hys
 hys_status hys_ocl_scan_run(const struct hys_kernel *kernel, struct hys_stream *stream,
 			    void *instance, const struct hys_call *call, struct hys_error *error);
 
-extern const struct hys_ocl_scan hys_ocl_scan_wgmma;
+extern const struct hys_ocl_scan hys_ocl_scan_wgmma, hys_ocl_scan_mma;
 extern const struct hys_ocl_scan hys_ocl_scan_wgmma_e4m3;
 
 #endif

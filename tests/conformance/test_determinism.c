@@ -27,6 +27,12 @@ static const struct subject subjects[] = {
 		CORE("select"), .visible = {DOCUMENTS}, .dim = 24, .topk = 60}}},
 	{"select, blocks in groups, bf16", SELECT(HYS_OP_SELECT), {.select = {
 		CORE("blocks"), .visible = {DOCUMENTS}, .dim = 24, .topk = 20, .block = 4, .groups = 2, .first = 1, .local = 1, .dtype = HYS_BF16}}},
+	{"select, bf16", SELECT(HYS_OP_SELECT), {.select = {
+		FULL("bf16"), .visible = {DOCUMENTS}, .heads = 20, .dim = 40, .topk = 60, .dtype = HYS_BF16}}},
+	{"select, f8", SELECT(HYS_OP_SELECT), {.select = {
+		FULL("f8"), .visible = {DOCUMENTS}, .heads = 20, .dim = 40, .topk = 60, .dtype = HYS_F8E4M3}}},
+	{"select, coarse to fine, bf16", SELECT(HYS_OP_SELECT_COARSE_TO_FINE), {.select = {
+		FULL("fine bf16"), .visible = {DOCUMENTS}, .topk = 40, .method = HYS_METHOD_COARSE_TO_FINE, .coarse_block = 16, .coarse_keep = 5, .dtype = HYS_BF16}}},
 	{"select, coarse to fine", SELECT(HYS_OP_SELECT_COARSE_TO_FINE), {.select = {
 		CORE("fine"), .visible = {DOCUMENTS}, .topk = 40, .method = HYS_METHOD_COARSE_TO_FINE, .coarse_block = 16, .coarse_keep = 5}}},
 	{"attention", FORWARD, {.attention = {

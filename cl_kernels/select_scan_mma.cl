@@ -1,0 +1,303 @@
+/* select_scan_mma.cl - select's scan by mma.sync, for sm_80 and newer, within 48 KiB of local memory.
+ *
+ * A work-group scans the keys for eight lines, one a warp, which keeps the line's heads as B fragments in
+ * registers. Keys pass through a ring of tiles in local memory, to which all warps copy their part.
+ * Options: those of select_scan.clh, KEY_SETS (1), ACTIVATION (0 = none, 1 = relu, 2 = relu with a negative
+ * scale). */
+#define LINE_LISTS 1
+#define BLOCK_KEYS 128
+#include "select_scan.clh"
+
+#define WARPS 8
+#define ITEMS (WARPS * 32)
+#define TILE_KEYS 32
+#define TILE_BYTES (TILE_KEYS * ROW_BYTES)
+#define SLOTS 5
+#define AHEAD 3 /* tiles that are copied ahead */
+#define HEAD_TILES (COLUMNS / 8)
+
+#define EXACT_STEPS (DIM <= 64 ? 4 : 8)
+#define FENCE_HEADS
+#define DECLARE_SUMS
+
+/* ---- products ---- */
+
+#if INDEX_TYPE == TYPE_F16
+#define MMA_TYPES "f32.f16.f16.f32"
+#else
+#define MMA_TYPES "f32.bf16.bf16.f32"
+#endif
+
+/* sums += 16 keys times 8 heads, 16 channels of them. */
+static inline void multiply(float sums[4], const uint keys[4], uint low, uint high)
+{
+	__asm__("mma.sync.aligned.m16n8k16.row.col." MMA_TYPES
+		" {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+		: "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+		: "r"(keys[0]), "r"(keys[1]), "r"(keys[2]), "r"(keys[3]), "r"(low), "r"(high));
+}
+
+/* Keeps NaN. */
+static inline float activate_sum(float sum)
+{
+#if ACTIVATION == 1
+	__asm__("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(sum));
+#elif ACTIVATION == 2
+	__asm__("min.NaN.f32 %0, %0, 0f00000000;" : "+f"(sum));
+#endif
+	return sum;
+}
+
+/* Adds what heads 8 tile + 2c and + 2c + 1 score, of key g and of key g + 8. Columns without a head are
+ * left out: they may be zero times infinity. */
+INLINE void add_heads(float totals[4], const float sums[4], const float weights[16], int tile, uint lane)
+{
+	UNROLL for (int i = 0; i < 4; i++)
+	{
+		const float more =
+			fma(activate_sum(sums[i]), weights[2 * tile + i % 2], totals[i]);
+		const bool there = GROUP_HEADS >= 8 * tile + 8 ||
+				   8 * tile + (int)(lane & 3u) * 2 + i % 2 < GROUP_HEADS;
+		totals[i] = there ? more : totals[i];
+	}
+}
+
+/* The sum over a pair of lanes: of key g in the even one, of key g + 8 in the odd one. */
+static inline float sum_pair(const float totals[4], uint lane)
+{
+	const float x = totals[0] + totals[1], y = totals[2] + totals[3];
+	const bool odd = lane & 1u;
+	return (odd ? y : x) + shuffle_xor(odd ? x : y, 1);
+}
+
+/* Where a B fragment of 8 heads and 16 channels lies among a line's packed heads: the low half of it for
+ * this lane; the high half is 16 bytes further, before the swap. */
+static inline uint head_at(int tile, int step, uint half_, uint lane)
+{
+	return (uint)step / 4u * COLUMN_HALF +
+	       swizzled((uint)tile * 8u + lane / 4u, (uint)step % 4u * 32u + half_ * 16u) +
+	       (lane & 3u) * 4u;
+}
+
+/* As select_sums.clh has it. */
+INLINE float score_fragments(const struct fragment keys[EXACT_STEPS], const __local uchar *heads,
+			     const float weights[16], uint lane)
+{
+	float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+	UNROLL for (int tile = 0; tile < HEAD_TILES; tile++)
+	{
+		float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+		UNROLL for (int s = 0; s < EXACT_STEPS; s++)
+			multiply(sums, keys[s].x_,
+				 *(const __local uint *)(heads + head_at(tile, s, 0, lane)),
+				 *(const __local uint *)(heads + head_at(tile, s, 1, lane)));
+		add_heads(totals, sums, weights, tile, lane);
+	}
+	return sum_pair(totals, lane);
+}
+
+#include "select_fragments.clh"
+
+/* ---- the ring ---- */
+
+struct shared {
+	__local struct line *lines; /* [TILE_LINES] */
+	uint ring, full, empty;	    /* addresses: [SLOTS][TILE_BYTES], [SLOTS] barriers each */
+};
+
+/* As barrier_wait, for sm_80. */
+static inline void wait_phase(uint at, uint parity)
+{
+	uint done;
+	do {
+		ASM("{.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+		    "selp.u32 %0, 1, 0, p;}"
+		    : "=r"(done)
+		    : "r"(at), "r"(parity)
+		    : "memory");
+	} while (!done);
+}
+
+/* A place in the ring, and the parity of its use. */
+struct place {
+	uint slot, parity;
+};
+
+static inline void next_place(struct place *place)
+{
+	if (++place->slot == SLOTS) {
+		place->slot = 0;
+		place->parity ^= 1u;
+	}
+}
+
+/* This work-item's part of 32 keys from a position on; those past the last are the last, which nobody asks
+ * for. */
+INLINE void copy_keys(const struct shared *s, struct place *to, const struct keys *keys,
+		      struct range range, int position)
+{
+	const uint item = (uint)get_local_id(0), chunk = item % CHUNKS;
+	const int bytes = clamp(DIM * UNIT_BYTES - (int)chunk * 16, 0, 16);
+	const bool aligned = (((long)keys->first | keys->pitch) & 15) == 0;
+	const uint tile = s->ring + to->slot * TILE_BYTES + chunk / 8u * (TILE_KEYS * 128);
+	const uint full = s->full + to->slot * 8u;
+	wait_phase(s->empty + to->slot * 8u, to->parity ^ 1u);
+	next_place(to);
+	UNROLL for (uint i = 0; i < TILE_KEYS; i += ITEMS / CHUNKS)
+	{
+		const uint row = i + item / CHUNKS;
+		const int at = min(position + (int)row, range.count - 1);
+		const __global uchar *from =
+			keys->first + (range.first + (long)at * range.step) * keys->pitch +
+			(bytes ? chunk * 16u : 0u);
+		const uint to_row = tile + swizzled(row, chunk % 8u * 16u);
+		if (aligned) {
+			copy16(to_row, from, (uint)bytes);
+		} else {
+			const uint4 x = load_chunk(from, bytes);
+			ASM("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to_row), "r"(x.x),
+			    "r"(x.y), "r"(x.z), "r"(x.w)
+			    : "memory");
+		}
+	}
+	if (aligned)
+		ASM("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(full) : "memory");
+	else
+		barrier_arrive(full);
+}
+
+/* ---- a warp's line ---- */
+
+struct heads_held {
+	uint x[HEAD_TILES][STEPS][2];
+};
+
+INLINE void hold_heads(struct heads_held *held, const __global uchar *packed, uint lane)
+{
+	UNROLL for (int tile = 0; tile < HEAD_TILES; tile++)
+		UNROLL for (int s = 0; s < STEPS; s++)
+			UNROLL for (uint half_ = 0; half_ < 2; half_++)
+				held->x[tile][s][half_] =
+					*(const __global uint *)(packed + head_at(tile, s, half_, lane));
+}
+
+/* Scores of 16 keys of a tile, added over two of four lanes. */
+INLINE float score_keys(uint tile, int m, const struct heads_held *held, const float weights[16],
+			uint lane)
+{
+	const uint row = (uint)m * 16u + (lane & 15u), right = lane >> 4;
+	float sums[HEAD_TILES][4], totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+	UNROLL for (int j = 0; j < HEAD_TILES; j++)
+		UNROLL for (int i = 0; i < 4; i++) sums[j][i] = 0.0f;
+	UNROLL for (int s = 0; s < STEPS; s++)
+	{
+		const uint4 x = load_matrices(tile + (uint)s / 4u * (TILE_KEYS * 128) +
+					      swizzled(row, (uint)s % 4u * 32u + right * 16u));
+		const uint keys[4] = {x.x, x.y, x.z, x.w};
+		UNROLL for (int j = 0; j < HEAD_TILES; j++)
+			multiply(sums[j], keys, held->x[j][s][0], held->x[j][s][1]);
+	}
+	UNROLL for (int j = 0; j < HEAD_TILES; j++) add_heads(totals, sums[j], weights, j, lane);
+	return sum_pair(totals, lane);
+}
+
+/* Where scores go: what exceeds the threshold to a list, or all to the sample. */
+struct sink {
+	bool sample;
+	__global uchar *to;
+	int capacity, count;
+	float threshold;
+};
+
+INLINE void put_score(struct sink *sink, struct line line, struct range range, int position,
+		      float score, uint lane)
+{
+	if (sink->sample) {
+		if (position < range.count)
+			((__global float *)sink->to)[position] = score;
+		return;
+	}
+	const uint key = (uint)(range.first + position * range.step);
+	const bool in = !(score <= sink->threshold) && key - (uint)line.begin < (uint)line.length;
+	const uint lanes = ballot(in);
+	const int at = sink->count + (int)popcount(lanes & lanes_below(lane));
+	if (in && at < sink->capacity)
+		((__global uint2 *)sink->to)[at] = (uint2)(key, as_uint(score));
+	sink->count += (int)popcount(lanes);
+}
+
+/* ---- the kernel ---- */
+
+/* As scan_keys of select_wgmma.cl. Work-groups: eights of lines times sc.splits (of a sample: 1); later
+ * rows, which tend to see more, come first. */
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_ARGS, KEY_ARGS,
+									   int sampled)
+{
+	__local uchar ring[SLOTS * TILE_BYTES] __attribute__((aligned(1024)));
+	__local struct line lines[TILE_LINES];
+	__local float thresholds[TILE_LINES];
+	__local ulong barriers[2 * SLOTS];
+	__local int ends[2];
+	const struct keys keys = KEYS;
+	const uint item = (uint)get_local_id(0), lane = item & 31u, warp = item / 32u;
+	const int splits = sampled ? 1 : sc.splits;
+	const int number = (int)(get_num_groups(0) - 1 - get_group_id(0)), split = number % splits;
+	const long first = (long)(number / splits) * WARPS, tile = first / TILE_LINES;
+	const struct shared s = {lines, local_address(ring), local_address(barriers),
+				 local_address(barriers + SLOTS)};
+	load_tile(AT(const struct line, table), AT(const float, thresholds), sc.lines, tile, ITEMS,
+		  sampled, lines, thresholds);
+	if (item < SLOTS) {
+		barrier_init(s.full + item * 8u, ITEMS);
+		barrier_init(s.empty + item * 8u, WARPS);
+	}
+	barrier(CLK_LOCAL_MEM_FENCE);
+	const struct range range =
+		range_of(tile_interval(lines, ends), sampled ? sc.samples_room : 0);
+	if (sampled && item == 0 && first % TILE_LINES == 0)
+		AT(struct range, tiles)[tile] = range;
+	const long own = first + warp;
+	const struct line line = lines[own % TILE_LINES];
+	const int tiles = divide_up(max(divide_up(range.count, TILE_KEYS) - split, 0), splits);
+	struct sink sink = {sampled != 0,
+			    sampled ? AT(uchar, samples) + own * sc.samples_room * 4
+				    : AT(uchar, lists) + (own * splits + split) * sc.capacity * 8,
+			    sc.capacity, 0, thresholds[own % TILE_LINES]};
+	struct heads_held held;
+	float weights[16];
+	UNROLL for (int i = 0; i < 16; i++) weights[i] =
+		AT(const float, weights)[min(own, sc.lines - 1) * PACKED_WEIGHTS +
+					 (lane & 3u) * LANE_WEIGHTS + i];
+	hold_heads(&held, AT(const uchar, packed) + min(own, sc.lines - 1) * PACKED_BYTES, lane);
+	struct place to = {0, 0}, at = {0, 0};
+	for (int i = 0; i < min(AHEAD, tiles); i++)
+		copy_keys(&s, &to, &keys, range, (split + i * splits) * TILE_KEYS);
+	ROLLED for (int i = 0; i < tiles; i++)
+	{
+		const int position = (split + i * splits) * TILE_KEYS;
+		if (i + AHEAD < tiles)
+			copy_keys(&s, &to, &keys, range, position + AHEAD * splits * TILE_KEYS);
+		wait_phase(s.full + at.slot * 8u, at.parity);
+		const bool wanted = meets(line, range, position, position + TILE_KEYS);
+		const uint keys_at = s.ring + at.slot * TILE_BYTES;
+		float score = 0.0f;
+		if (wanted) {
+			const float x = score_keys(keys_at, 0, &held, weights, lane);
+			const float y = score_keys(keys_at, 1, &held, weights, lane);
+			const bool high = lane & 2u;
+			score = (high ? y : x) + shuffle_xor(high ? x : y, 2);
+		}
+		warp_sync();
+		if (lane == 0)
+			barrier_arrive(s.empty + at.slot * 8u);
+		next_place(&at);
+		if (wanted)
+			put_score(&sink, line, range,
+				  position + (int)((lane >> 1 & 1u) * 16u + (lane & 1u) * 8u + lane / 4u),
+				  score, lane);
+	}
+	if (!sampled && lane == 0 && own < sc.lines)
+		AT(int, counts)[own * splits + split] = sink.count;
+}
+
+#include "select_choose.clh"
