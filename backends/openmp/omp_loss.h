@@ -114,8 +114,9 @@ void omp_loss_gradients(struct omp_loss *l);
 struct omp_loss_scratch omp_loss_scratch(const struct omp_loss *l, int32_t thread);
 /* Loads index_q and weights of set i. */
 void omp_loss_load(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t i);
-/* dots[J][n] = <index_q, index_k[places]>, after omp_loss_load. */
-void omp_loss_dots(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t n,
-		   float *dots, int64_t pitch);
+/* dots[J][n] = <index_q, index_k[places]>, after omp_loss_load; answers where
+ * these rows of index_k are. */
+struct omp_matrix omp_loss_dots(const struct omp_loss *l, const struct omp_loss_scratch *s,
+				int64_t n, float *dots, int64_t pitch);
 
 #endif

@@ -24,12 +24,15 @@ void omp_loss_load(const struct omp_loss *l, const struct omp_loss_scratch *s, i
 		s->weights[j] = hys_present(w) ? *(float *)omp_at(w, set->row, first + j, 0) : 1.0f;
 }
 
-void omp_loss_dots(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t n,
-		   float *dots, int64_t pitch)
+struct omp_matrix omp_loss_dots(const struct omp_loss *l, const struct omp_loss_scratch *s,
+				int64_t n, float *dots, int64_t pitch)
 {
-	omp_gather(l->isa, &l->index_keys, 0, s->places, n, l->dim, s->index_k, l->at.index_pitch);
-	l->isa->gemm_nt(l->set_heads, n, l->dim, s->index_q, l->at.index_pitch, s->index_k,
-			l->at.index_pitch, dots, pitch, false);
+	const struct omp_matrix index_k = omp_key_rows(l->isa, &l->index_keys, 0, s->places, n,
+						       l->dim, false, s->index_k);
+
+	l->isa->gemm_nt(l->set_heads, n, l->dim, s->index_q, l->at.index_pitch, index_k.at,
+			index_k.pitch, dots, pitch, false);
+	return index_k;
 }
 
 /* Units of set i in the chunk. */
@@ -92,12 +95,13 @@ static void share_units(const struct omp_loss *l, const struct omp_loss_scratch 
 
 	for (int64_t j = 0; j < n; j++)
 		s->places[j] = omp_loss_entry(l, i, first + j);
-	omp_loss_dots(l, s, n, d_dots, l->at.chunk_pitch);
+	const struct omp_matrix index_k = omp_loss_dots(l, s, n, d_dots, l->at.chunk_pitch);
+
 	for (int64_t h = 0; h < l->set_heads; h++)
 		l->at.dw[i * l->set_heads + h] +=
 			derive(l, d_score, s->weights[h], d_dots + h * l->at.chunk_pitch, n);
-	l->isa->gemm_nn(l->set_heads, l->dim, n, d_dots, l->at.chunk_pitch, s->index_k,
-			l->at.index_pitch, l->at.dq + i * l->set_heads * l->at.index_pitch,
+	l->isa->gemm_nn(l->set_heads, l->dim, n, d_dots, l->at.chunk_pitch, index_k.at,
+			index_k.pitch, l->at.dq + i * l->set_heads * l->at.index_pitch,
 			l->at.index_pitch, true);
 }
 
@@ -148,6 +152,25 @@ static bool split_entries(struct omp_loss *l)
 	return high >= low;
 }
 
+/* What units [at, at + n) of set i, n <= OMP_TILE, add to their entries, which
+ * follow each other when dense. */
+static void collect_units(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t i,
+			  int64_t at, int64_t n, const float *d_dots)
+{
+	float *sums = l->at.dk + omp_loss_entry(l, i, at) * l->dim;
+
+	l->isa->gemm_tn(n, l->dim, l->set_heads, d_dots, l->at.chunk_pitch, s->index_q,
+			l->at.index_pitch, l->dense ? sums : s->product,
+			l->dense ? l->dim : l->at.index_pitch, l->dense);
+	for (int64_t j = 0; !l->dense && j < n; j++) {
+		float *sum = l->at.dk + omp_loss_entry(l, i, at + j) * l->dim;
+		const float *product = s->product + j * l->at.index_pitch;
+
+		for (int64_t d = 0; d < l->dim; d++)
+			sum[d] += product[d];
+	}
+}
+
 /* What set i adds to the entries of one range. */
 static void collect_set(const struct omp_loss *l, const struct omp_loss_scratch *s, int64_t i,
 			struct omp_range range)
@@ -158,20 +181,9 @@ static void collect_set(const struct omp_loss *l, const struct omp_loss_scratch 
 
 	if (begin < end)
 		omp_loss_load(l, s, i);
-	for (int64_t at = begin; at < end; at += OMP_TILE) {
-		const int64_t n = hys_min64(OMP_TILE, end - at);
-
-		l->isa->gemm_tn(n, l->dim, l->set_heads, d_dots_of(l, i) + at - units.begin,
-				l->at.chunk_pitch, s->index_q, l->at.index_pitch, s->product,
-				l->at.index_pitch, false);
-		for (int64_t j = 0; j < n; j++) {
-			float *sum = l->at.dk + omp_loss_entry(l, i, at + j) * l->dim;
-			const float *product = s->product + j * l->at.index_pitch;
-
-			for (int64_t d = 0; d < l->dim; d++)
-				sum[d] += product[d];
-		}
-	}
+	for (int64_t at = begin; at < end; at += OMP_TILE)
+		collect_units(l, s, i, at, hys_min64(OMP_TILE, end - at),
+			      d_dots_of(l, i) + at - units.begin);
 }
 
 static void collect_range(void *context, int64_t item, int32_t thread)

@@ -91,10 +91,11 @@ static int64_t next_dots(const struct omp_loss *l, const struct omp_loss_scratch
 
 	if (count == 0)
 		return 0;
-	omp_gather(l->isa, &l->keys, lanes->heads.kv_head, s->places, count, l->head_dim, s->k,
-		   l->at.head_pitch);
-	l->isa->gemm_nn(count, lanes->padded, l->head_dim, s->k, l->at.head_pitch, s->q,
-			lanes->pitch, s->dots, lanes->pitch, false);
+	const struct omp_matrix k = omp_key_rows(l->isa, &l->keys, lanes->heads.kv_head, s->places,
+						 count, l->head_dim, false, s->k);
+
+	l->isa->gemm_nn(count, lanes->padded, l->head_dim, k.at, k.pitch, s->q, lanes->pitch,
+			s->dots, lanes->pitch, false);
 	for (int64_t key = 0; l->call->problem->attending.softcap > 0.0 && key < count; key++)
 		omp_logits(l->call->problem, s->dots + key * lanes->pitch, lanes->padded);
 	return count;
