@@ -261,6 +261,23 @@ class Learning(unittest.TestCase):
         loss = hyscale.indexer_loss(self.plan, self.batch, *self.index, *self.qk)
         self.assertFalse(loss.requires_grad)
 
+    def test_divisor(self) -> None:
+        mean = hyscale.indexer_loss(self.plan, self.batch, *self.index, *self.qk)  # no row is empty
+        part = hyscale.indexer_loss(self.plan, self.batch, *self.index, *self.qk, divisor=8 * ROWS)
+        self.assertAlmostEqual(part.item(), mean.item() * 2 / 8, delta=1e-6)
+
+    def test_some_rows_alone(self) -> None:
+        """A batch of every third row alone learns what row_stride makes of the batch of all."""
+        rows = slice(1, None, 3)
+        ends = torch.tensor([int(row.nonzero().max()) + 1 for row in visible()], dtype=torch.int32)[rows]
+        batch = self.plan.batch(len(ends), KEYS, row_begin=torch.zeros_like(ends).numpy(), row_end=ends.numpy())
+        whole, some = ([tensor.clone().requires_grad_() for tensor in self.index] for _ in range(2))
+        hyscale.indexer_loss(self.plan, self.batch, *whole, *self.qk, row_stride=3, row_offset=1).backward()
+        q, k, w = some
+        hyscale.indexer_loss(self.plan, batch, q[rows], k, w[rows], self.qk[0][rows], self.qk[1]).backward()
+        for one, other in zip(whole, some):
+            self.assertTrue(torch.equal(one.grad, other.grad))
+
     def test_second_derivative_is_refused(self) -> None:
         q = self.index[0].clone().requires_grad_()
         loss = hyscale.indexer_loss(self.plan, self.batch, q, *self.index[1:], *self.qk)

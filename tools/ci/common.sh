@@ -112,10 +112,10 @@ longest() { # ctest log
 }
 
 # Runs a file of Python's unittest and counts its tests.
-run_unittest() { # python file
+run_unittest() { # python file [option of unittest]...
     local log status bad skips
     log=$HYS_CI_FOLDER/$(basename "$2" .py).log
-    "$1" -m unittest -v "$2" > "$log" 2>&1
+    "$1" -m unittest -v "${@:2}" > "$log" 2>&1
     status=$?
     grep -vE ' \.\.\. ok$' "$log"
     pass "$(grep -cE ' \.\.\. ok$' "$log")"

@@ -44,7 +44,7 @@ HELD_OUT_TITLES = ["Persuasion"]
 # What a run is: a checkpoint is for the same of these.
 IDENTITY = (
     "seed", "steps", "warmup", "context", "layers", "topk", "topk_end", "index_heads", "index_dim", "rate", "model_rate", "loss_rows",
-    "sparse_loss_rows", "sparse_context", "warmup_documents", "schedule", "coarse_keep", "dtype", "half", "train_tokens")
+    "sparse_loss_rows", "whole_loss_rows", "sparse_context", "warmup_documents", "schedule", "coarse_keep", "dtype", "half", "train_tokens")
 RATE_END = 0.1
 KEY_PERIOD = 10
 COARSE_BLOCK = 32
@@ -206,7 +206,7 @@ class Run:
     def train_step(self) -> dict[str, Any]:
         model = self.model
         warming = self.step < self.args.warmup
-        learning = Learning(self.schedule, self.step)
+        learning = Learning(self.schedule, self.step, whole_stride=self.args.whole_loss_rows)
         began = time.monotonic()
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -215,7 +215,7 @@ class Run:
         loss = torch.stack(learning.losses).sum()
         if not warming:
             loss = loss.to(words.device) + words
-        if not math.isfinite(float(loss)):
+        if not math.isfinite(loss.item()):
             fail(f"the loss is not finite at step {self.step}; {self.path} is as it was, a smaller --rate or --model-rate may help")
         loss.backward()
         for indexer in model.indexers:
@@ -226,8 +226,8 @@ class Run:
         if not warming:
             self.optimizers[1].step()
         decision = self.schedule.decide(self.step, 0, data=self.step, keys=self.args.context)
-        return {"step": self.step, "phase": decision.phase, "topk": decision.topk[0], "word_loss": None if words is None else float(words),
-                "index_loss": float(index_loss), "mass": None, "seconds": time.monotonic() - began}
+        return {"step": self.step, "phase": decision.phase, "topk": decision.topk[0], "word_loss": None if words is None else words.item(),
+                "index_loss": index_loss.item(), "mass": None, "seconds": time.monotonic() - began}
 
     def measure(self) -> float:
         """Share of dense attention that is chosen on one held-out document, the mean over layers."""
@@ -316,17 +316,19 @@ class Run:
 
 
 def list_cases(args: argparse.Namespace, warmed: bool) -> list[tuple[str, How, int]]:
-    """Everything that is compared, what matters most first, so that a run that is cut short has that."""
-    first, second, third = [], [], []
+    """Everything that is compared, what matters most first, so that a run that is cut short has that: --topk at the largest context, then
+    trained and dense everywhere, then what they are compared with; some of it at the largest context alone."""
+    cases = []
     for context in sorted(args.contexts, reverse=True):
-        topks = [topk for topk in args.topks if topk < context]
-        first += [("original", How("dense"), context)]
-        first += [(stage, How(kind, topk), context) for stage, kind in (("trained", "sparse"), ("original", "window"), ("untrained", "sparse"))
-                  for topk in topks]
-        second += [("trained", How("dense"), context)]
-        third += [("original", How("anchored", topk), context) for topk in topks]
-        third += [("warmed", How("sparse", topk), context) for topk in topks if warmed]
-    return first + second + third
+        largest = context == max(args.contexts)
+        cases += [(0 if largest else 1, stage, How("dense"), context) for stage in ("original", "trained")]
+        for topk in (topk for topk in args.topks if topk < context):
+            main = largest and topk == args.topk
+            cases += [(0 if main else 1, "trained", How("sparse", topk), context)]
+            cases += [(0 if main else 2, stage, How(kind, topk), context) for stage, kind in (("original", "window"), ("untrained", "sparse"))]
+            cases += [(3, "original", How("anchored", topk), context)] if largest else []
+            cases += [(0 if main else 3, "warmed", How("sparse", topk), context)] if largest and warmed else []
+    return [case[1:] for case in sorted(cases, key=lambda case: case[0])]
 
 
 def make_schedule(args: argparse.Namespace, layers: int) -> hyscale.Schedule:
@@ -421,6 +423,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--coarse-keep", type=int, default=64, help=f"blocks of {COARSE_BLOCK} that coarse to fine keeps (default 64)")
     add("--loss-rows", type=int, default=16, help="one row in so many enters the dense loss (default 16)")
     add("--sparse-loss-rows", type=int, default=4, help="the same in the sparse stage (default 4)")
+    add("--whole-loss-rows", type=int, default=32, help="and there one in so many learns from all keys, not only from the chosen; 0 = none (default 32)")
     add("--index-heads", type=int, default=12, help="index heads, a multiple of the 3 key heads (default 12)")
     add("--index-dim", type=int, default=64, help="their dimension, a multiple of 4 (default 64)")
     add("--rate", type=float, default=2e-3, help="highest learning rate of the indexers (default 0.002)")
@@ -439,7 +442,7 @@ def parse_arguments() -> argparse.Namespace:
         help="the library's device, or select=...,attend=...,dense=...,loss=...,fidelity=... (default openmp)")
     add("--dtype", default="f32", metavar="TYPES",
         help="f32 or bf16: what the library gets; or index=...,attend=...,dense=... (default f32)")
-    add("--half", action="store_true", help="the layers' products in bf16, sums in f32")
+    add("--half", action="store_true", help="the layers' products in bf16, sums in f32; the output matrix in bf16 only for gradients")
     add("--model", type=Path, metavar="FILE", help=f"GGUF file (default: from {smollm2.MODEL_PACKAGE})")
     add("--text-deb", type=Path, metavar="FILE", help=f"{smollm2.TEXT_PACKAGE} package that is already here")
     add("--text", type=Path, nargs="+", metavar="FILE", help="train on these UTF-8 texts instead")

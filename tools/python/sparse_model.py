@@ -78,6 +78,16 @@ class Library:
             self.batches[key, documents] = self.plans[key].batch(ends[-1], cu_seqlens_q=ends, cu_seqlens_k=ends)
         return self.plans[key], self.batches[key, documents]
 
+    def some_rows(self, documents: tuple[int, ...], rows: slice) -> tuple[hyscale.Plan, hyscale.Batch]:
+        """The plan of loss, and the batch of these rows alone over the keys of all."""
+        plan, whole = self.plan("loss", How("sparse"), documents)
+        key = ("loss", rows.start, rows.step, documents)
+        if key not in self.batches:
+            begins = torch.cat([torch.full((length,), sum(documents[:i]), dtype=torch.int32) for i, length in enumerate(documents)])[rows]
+            ends = torch.arange(1, whole.rows + 1, dtype=torch.int32)[rows]
+            self.batches[key] = plan.batch(len(ends), whole.keys, row_begin=begins.numpy(), row_end=ends.numpy())
+        return plan, self.batches[key]
+
     def kernels(self) -> dict[str, str]:
         """What ran where."""
         return {f"{how.kind} {operation}": f"{self.devices[role]} {kernel}"
@@ -94,6 +104,7 @@ class Learning:
     masses: list[float] = dataclasses.field(default_factory=list)
     kept: list[tuple[torch.Tensor, ...]] | None = None  # per layer what `learn` reads, when it is to be read again
     mass_stride: int = 0  # one row in so many is measured; 0 = none
+    whole_stride: int = 0  # in the sparse stage, one row in so many also enters the dense loss; 0 = none
 
 
 class Indexer(torch.nn.Module):
@@ -111,24 +122,15 @@ class Indexer(torch.nn.Module):
         self.b = torch.nn.Parameter(torch.ones(heads))
 
     def forward(self, x: torch.Tensor, positions: torch.Tensor, rows: slice) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """index_q [T,HI,DI], index_k [T,DI], index_w [T,HI]; the first and the last are 0 but for `rows`, the only ones that are read."""
+        """index_q [rows,HI,DI] and index_w [rows,HI] of these rows, index_k [T,DI] of all."""
         some = x[rows]
         q = self.turn((some @ self.q.T).view(len(some), self.heads, self.dim), positions[rows])
         k = self.turn((x @ self.k.T).view(len(x), 1, self.dim), positions)
-        return spread_out(q, rows, len(x)), k[:, 0], spread_out(some @ self.w.T + self.b, rows, len(x))
+        return q, k[:, 0], some @ self.w.T + self.b
 
     def turn(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         turned = self.dim // 4 * 2
         return torch.cat([rotated(x[..., :turned], positions, self.theta), x[..., turned:].float()], -1)
-
-
-def spread_out(x: torch.Tensor, rows: slice, count: int) -> torch.Tensor:
-    """x as these rows of `count`, the others 0."""
-    if len(x) == count:
-        return x
-    whole = x.new_zeros(count, *x.shape[1:])
-    whole[rows] = x
-    return whole
 
 
 def rotated(x: torch.Tensor, positions: torch.Tensor, theta: float) -> torch.Tensor:
@@ -149,7 +151,7 @@ class Model(torch.nn.Module):
 
     def __init__(self, source: smollm2.Model, layers: int, index_heads: int, index_dim: int, seed: int, half: bool = False) -> None:
         super().__init__()
-        self.half = half  # products of the layers in bf16, sums and the output matrix in f32
+        self.half = half  # products of the layers in bf16, sums in f32; the output matrix only for gradients
         self.heads, self.kv_heads, self.head_dim, self.width = source.heads, source.kv_heads, source.head_dim, source.width
         self.epsilon, self.theta, self.index_heads, self.index_dim = source.epsilon, source.theta, index_heads, index_dim
 
@@ -201,8 +203,7 @@ class Model(torch.nn.Module):
             o = self.sparse(number, hidden, positions, documents, library, how, q, k, v, learning)
         return o.to(hidden.device, torch.float32).reshape(rows, -1)
 
-    def index(self, number: int, hidden: torch.Tensor, positions: torch.Tensor, library: Library,
-              rows: slice = slice(None)) -> tuple[torch.Tensor, ...]:
+    def index(self, number: int, hidden: torch.Tensor, positions: torch.Tensor, library: Library, rows: slice) -> tuple[torch.Tensor, ...]:
         """The indexer learns from its own loss alone: what it reads is detached."""
         q, k, w = self.indexers[number](hidden.detach(), positions, rows)
         return to_library(q, library.types["index"]), to_library(k, library.types["index"]), to_library(w, "f32")
@@ -213,7 +214,7 @@ class Model(torch.nn.Module):
         if learning.schedule is not None:
             decision = learning.schedule.decide(learning.step, number, data=learning.step, keys=max(documents))
             topk, method, scores = decision.topk[0], decision.method, decision.row_stride == 1  # else too few are read to be worth it
-        index = self.index(number, hidden, positions, library)
+        index = self.index(number, hidden, positions, library, slice(None))
         plan, batch = library.plan("select", how, documents)
         with torch.no_grad():
             chosen = hyscale.select(plan, batch, *index, topk=topk, method=method, scores=scores)
@@ -230,20 +231,33 @@ class Model(torch.nn.Module):
 
     def learn(self, number: int, hidden: torch.Tensor, positions: torch.Tensor, documents: tuple[int, ...], library: Library, q: torch.Tensor,
               k: torch.Tensor, lse: torch.Tensor, chosen: hyscale.Selection | None, learning: Learning, index: Any = None) -> None:
-        """Adds the layer's loss: dense without a selection, then only the rows that enter it are projected."""
+        """Adds the layer's loss. Dense without a selection, then only the rows that enter it are projected; beside a selection, which can
+        only teach the order of what was chosen, `whole_stride` lets some rows learn from all keys as well."""
         assert learning.schedule is not None
         if chosen is None:  # rounded, so that the first pass and those over what it kept are the same
             hidden = hidden.to(torch.bfloat16)
         if learning.kept is not None:
             learning.kept.append((hidden, q, k, lse))
         decision = learning.schedule.decide(learning.step, number, data=learning.step, keys=max(documents))
+        rows = slice(decision.row_offset, None, decision.row_stride)
         with torch.enable_grad():
-            index = index or self.index(number, hidden.float(), positions, library, slice(decision.row_offset, None, decision.row_stride))
-            plan, batch = library.plan("loss", How("sparse"), documents)
             q, k = (to_library(x.detach(), library.types["attend"]) for x in (q, k))
-            learning.losses.append(hyscale.indexer_loss(
-                plan, batch, *index, q, k, chosen and chosen.indices, lse=lse, scores=chosen and chosen.scores, row_stride=decision.row_stride,
-                row_offset=decision.row_offset))
+            if index is None:
+                index = self.index(number, hidden.float(), positions, library, rows)
+                loss = self.loss(rows, index, documents, library, q, k, lse=lse[rows])
+            else:
+                some = index[0][rows], index[1], index[2][rows]
+                scores = None if chosen.scores is None else chosen.scores[rows]
+                loss = self.loss(rows, some, documents, library, q, k, indices=chosen.indices[rows], lse=lse[rows], scores=scores)
+                if learning.whole_stride:
+                    rows = slice(learning.step % learning.whole_stride, None, learning.whole_stride)
+                    loss = loss + self.loss(rows, (index[0][rows], index[1], index[2][rows]), documents, library, q, k)
+            learning.losses.append(loss)
+
+    def loss(self, rows: slice, index: tuple[torch.Tensor, ...], documents: tuple[int, ...], library: Library, q: torch.Tensor, k: torch.Tensor,
+             **others: Any) -> torch.Tensor:
+        plan, batch = library.some_rows(documents, rows)
+        return hyscale.indexer_loss(plan, batch, *index, q[rows], k, divisor=batch.rows * self.kv_heads, **others)
 
     def learn_again(self, kept: list[tuple[torch.Tensor, ...]], documents: tuple[int, ...], library: Library, learning: Learning) -> None:
         """The dense loss of all layers from what a pass over the same text kept; the model stands still."""
@@ -267,7 +281,9 @@ class Model(torch.nn.Module):
         return torch.cat(parts)
 
     def _head(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(x @ self.embedding.T, targets, reduction="none")
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half and torch.is_grad_enabled()):
+            logits = x @ self.embedding.T
+        return F.cross_entropy(logits.float(), targets, reduction="none")
 
 
 def rows_with_next(documents: tuple[int, ...]) -> torch.Tensor:

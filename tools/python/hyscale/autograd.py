@@ -74,16 +74,16 @@ class _Loss(torch.autograd.Function):
 def indexer_loss(
     plan: Plan, batch: Batch, index_q: torch.Tensor, index_k: torch.Tensor, index_w: torch.Tensor | None, q: torch.Tensor,
     k: torch.Tensor, indices: torch.Tensor | None = None, *, lse: torch.Tensor | None = None, sink: torch.Tensor | None = None,
-    scores: torch.Tensor | None = None, coefficient: float = 1.0, row_stride: int = 0, row_offset: int = 0,
+    scores: torch.Tensor | None = None, coefficient: float = 1.0, divisor: float = 0.0, row_stride: int = 0, row_offset: int = 0,
 ) -> torch.Tensor:
     """KL(attention's shares || softmax of index scores), a scalar, differentiable to index_q [T,HI,DI], index_k [E,DI], index_w [T,HI].
 
-    q and k get no gradient: the attention is the teacher. Without indices the set is every visible entry (dense warm-up). Gradients are
-    computed together with the loss. A second derivative is refused.
+    q and k get no gradient: the attention is the teacher. Without indices the set is every visible entry (dense warm-up). The mean divides
+    by `divisor`; 0 = the (row, group) that are not empty, which have to be found first. Gradients are computed together with the loss. A second derivative is refused.
     """
     others = dict(
-        q=q.detach(), k=k.detach(), indices=indices, lse=lse, sink=sink, scores=scores, coefficient=coefficient, row_stride=row_stride,
-        row_offset=row_offset)
+        q=q.detach(), k=k.detach(), indices=indices, lse=lse, sink=sink, scores=scores, coefficient=coefficient, divisor=divisor,
+        row_stride=row_stride, row_offset=row_offset)
     made: torch.Tensor = _Loss.apply(plan, batch, others, index_q, index_k, index_w)  # type: ignore[no-untyped-call]
     return made
 

@@ -283,13 +283,14 @@ class Plan:
 
     def indexer_loss(
         self, batch: Batch, index_q: Any, index_k: Any, index_w: Any, q: Any, k: Any, indices: Any = None, *, lse: Any = None,
-        sink: Any = None, scores: Any = None, teacher: Any = None, coefficient: float = 1.0, row_stride: int = 0, row_offset: int = 0,
-        gradients: bool = True,
+        sink: Any = None, scores: Any = None, teacher: Any = None, coefficient: float = 1.0, divisor: float = 0.0, row_stride: int = 0,
+        row_offset: int = 0, gradients: bool = True,
     ) -> dict[str, Any]:
         """KL of the attention's shares to the index scores' softmax: loss f32 [1] and d_index_q [T,HI,DI], d_index_k [E,DI], d_index_w
         [T,HI], from these, q [T,H,D], k [S,G,D], indices i32 [T,U,K], lse f32 [T,H].
 
-        Without indices the set is every visible entry (dense warm-up). row_stride counts every so-many-th row only.
+        Without indices the set is every visible entry (dense warm-up). row_stride counts every so-many-th row only. The mean divides by
+        `divisor`; 0 = the (row, group) that are not empty, which have to be found first.
         """
         made = {"loss": _arrays.empty(index_q, "f32", 1)}
         if gradients:
@@ -300,7 +301,8 @@ class Plan:
         self._run("hys_indexer_loss", _native.LossArgs(), batch, dict(
             index_q=index_q, index_k=index_k, index_w=index_w, indices=indices, q=q, k=k, lse=lse, sink=sink, scores=scores,
             teacher_in=teacher, **made),
-            flags=_native.LOSS_DENSE if indices is None else 0, coefficient=coefficient, row_stride=row_stride, row_offset=row_offset)
+            flags=_native.LOSS_DENSE if indices is None else 0, coefficient=coefficient, divisor=divisor, row_stride=row_stride,
+            row_offset=row_offset)
         return made
 
     def _units(self, batch: Batch, unit: str) -> int:
