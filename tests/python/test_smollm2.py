@@ -178,6 +178,7 @@ class Refusing(unittest.TestCase):
     def test_options(self) -> None:
         self.refuses("--topk 128: a document has 128 tokens", "--topk", "128")
         self.refuses("expected 0 to the 20 steps", "--warmup", "21")
+        self.refuses("--whole-loss-rows -1: expected at least 0", "--whole-loss-rows", "-1")
         self.refuses("divides the largest", "--contexts", "100", "128")
         self.refuses("expected multiples of 3 and 4", "--index-heads", "4")
         self.refuses("--library gpu=openmp", "--library", "gpu=openmp")

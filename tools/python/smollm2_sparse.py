@@ -411,31 +411,32 @@ def parse_arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--out", type=Path, required=True, metavar="FOLDER", help="where results and the checkpoint go")
     add("--resume", action="store_true", help="go on from the folder's checkpoint")
-    add("--steps", type=int, default=120, help="steps, one document each (default 120)")
-    add("--warmup", type=int, help="of which with the dense loss, the model standing still (default a third)")
+    add("--steps", type=int, default=280, help="steps, one document each (default 280)")
+    add("--warmup", type=int, help="of which with the dense loss, the model standing still (default six of seven)")
     add("--context", type=int, default=8192, help="tokens of a training document (default 8192)")
     add("--sparse-context", type=int, help="the same in the sparse stage (default: --context)")
-    add("--warmup-documents", type=int, default=8, help="documents that warm-up goes round; what it needs of them, 0.7 GB each, stays in memory (default 8)")
+    add("--warmup-documents", type=int, default=8,
+        help="documents that warm-up goes round; what it needs of them, 1 GB each, stays in memory (default 8)")
     add("--topk", type=int, default=512, help="keys of a row when the sparse stage begins (default 512)")
     add("--topk-end", type=int, default=256, help="and when it ends (default 256)")
     add("--schedule", choices=("progressive", "exact"), default="progressive",
         help="coarse to fine with exact key steps, the last third exact; or exact throughout (default progressive)")
     add("--coarse-keep", type=int, default=64, help=f"blocks of {COARSE_BLOCK} that coarse to fine keeps (default 64)")
-    add("--loss-rows", type=int, default=16, help="one row in so many enters the dense loss (default 16)")
-    add("--sparse-loss-rows", type=int, default=4, help="the same in the sparse stage (default 4)")
-    add("--whole-loss-rows", type=int, default=32, help="and there one in so many learns from all keys, not only from the chosen; 0 = none (default 32)")
-    add("--index-heads", type=int, default=12, help="index heads, a multiple of the 3 key heads (default 12)")
+    add("--loss-rows", type=int, default=64, help="one row in so many enters the dense loss (default 64)")
+    add("--sparse-loss-rows", type=int, default=16, help="in the sparse stage, one row in so many enters the loss over chosen keys (default 16)")
+    add("--whole-loss-rows", type=int, default=64, help="and one in so many the loss over all keys, too; 0 = none (default 64)")
+    add("--index-heads", type=int, default=6, help="index heads, a multiple of the 3 key heads (default 6)")
     add("--index-dim", type=int, default=64, help="their dimension, a multiple of 4 (default 64)")
-    add("--rate", type=float, default=2e-3, help="highest learning rate of the indexers (default 0.002)")
-    add("--model-rate", type=float, default=3e-5, help="of the model's attention matrices (default 3e-5)")
+    add("--rate", type=float, default=5e-3, help="highest learning rate of the indexers (default 0.005)")
+    add("--model-rate", type=float, default=1e-4, help="of the model's attention matrices (default 1e-4)")
     add("--seed", type=int, default=1, help="of the indexers' first weights and the order of the documents (default 1)")
     add("--layers", type=int, help="only the first so many layers: for tests, the model then knows little")
     add("--train-tokens", type=int, default=0, help="of the training text (default: all)")
     add("--contexts", type=int, nargs="+", default=[2048, 4096, 8192], help="contexts of the comparison, the largest a multiple of each")
     add("--topks", type=int, nargs="+", default=[128, 256, 512, 1024], help="keys of a row in the comparison")
-    add("--held-out-tokens", type=int, default=32768, help="tokens of held-out text (default 32768)")
-    add("--eval", type=int, default=10, help="steps between looks at a held-out document (default 10)")
-    add("--save", type=int, default=25, help="steps between checkpoints (default 25)")
+    add("--held-out-tokens", type=int, default=16384, help="tokens of held-out text (default 16384)")
+    add("--eval", type=int, default=20, help="steps between looks at a held-out document (default 20)")
+    add("--save", type=int, default=60, help="steps between checkpoints, 0.5 GB each time (default 60)")
     add("--stop-after", type=int, default=0, metavar="N", help="stop after N steps of this call, to --resume later")
     add("--device", default="cpu", help="torch's device for all but attention (default cpu)")
     add("--library", default="openmp", metavar="DEVICES",
@@ -455,12 +456,15 @@ def parse_arguments() -> argparse.Namespace:
 
 def check_arguments(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     if args.warmup is None:
-        args.warmup = args.steps // 3
+        args.warmup = args.steps * 6 // 7
     args.sparse_context = args.sparse_context or args.context
-    whole = ("warmup_documents", "steps", "context", "topk", "topk_end", "coarse_keep", "loss_rows", "sparse_loss_rows", "index_heads", "index_dim", "eval", "save", "held_out_tokens")
+    whole = ("warmup_documents", "steps", "context", "topk", "topk_end", "coarse_keep", "loss_rows", "sparse_loss_rows", "index_heads",
+             "index_dim", "eval", "save", "held_out_tokens")
     for name in whole:
         if getattr(args, name) < 1:
             parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: expected at least 1")
+    if args.whole_loss_rows < 0:
+        parser.error(f"--whole-loss-rows {args.whole_loss_rows}: expected at least 0")
     if not 0 <= args.warmup <= args.steps:
         parser.error(f"--warmup {args.warmup}: expected 0 to the {args.steps} steps")
     limit = smollm2.TRAINED_CONTEXT
