@@ -27,7 +27,8 @@ def cell(result: dict[str, Any] | None) -> str:
 def table(data: dict[str, Any]) -> str:
     """Markdown: a row for each context and K."""
     results, lines = data["results"], []
-    lines += ["| context | K | dense | " + " | ".join(name for name, _, _ in COLUMNS) + " | of dense | of dense, same matrices | mass | seconds, dense | sparse |"]
+    names = " | ".join(name for name, _, _ in COLUMNS)
+    lines += [f"| context | K | dense | {names} | trained, of dense | of dense with the same matrices | mass | seconds, dense | sparse |"]
     lines += ["|---" * (len(COLUMNS) + 8) + "|"]
     for context in sorted({r["context"] for r in results}):
         dense, same = (find(results, context, "dense", stage) for stage in ("original", "trained"))
@@ -55,47 +56,52 @@ def notes(data: dict[str, Any]) -> str:
 
 
 SCRIPT = """
-set terminal pngcairo size 1500,480 font 'Sans,11'
+set terminal pngcairo size 1500,520 font 'Sans,11'
 set output '{png}'
 set multiplot layout 1,3
 set grid
-set key top right
-set title 'Indexers'' loss (nats)'
+set key below
+set title 'Loss of the indexers (nats)'
 set xlabel 'step'
 set logscale y
-plot '{folder}/log' using 1:2 with lines lw 2 title 'index loss'
+plot '{folder}/whole' with lines lw 2 title 'over all keys', '{folder}/both' with lines lw 2 title 'sparse stage: over the chosen, and over all'
 unset logscale y
-set title 'Share of dense attention chosen, held out'
-set key bottom right
-plot '{folder}/log' using 1:($3 < 0 ? NaN : $3) with linespoints lw 2 title 'mass'
+set title 'Share of dense attention that {topk} keys hold, held out'
+set yrange [0:1]
+plot '{folder}/mass' with linespoints lw 2 title 'chosen by the indexers'
 set title 'Perplexity at {context} tokens of context, held out'
 set xlabel 'keys of a row'
 set logscale x 2
-set key top right
 set yrange [{low}:{high}]
-plot {dense} with lines lw 2 dt 2 lc rgb 'black' title 'dense', {curves}
+plot {dense} with lines lw 2 dt 2 lc rgb 'black' title 'dense, as published', {same}{curves}
 """
 
 
 def plot(source: Path, png: Path) -> bool:
-    """Draws loss, mass and perplexity; False without gnuplot."""
+    """Draws loss, mass and perplexity; False without gnuplot. Curves that lie above twice the dense perplexity are left to the table."""
     if shutil.which("gnuplot") is None:
         return False
     data = json.loads(source.read_text())
     results, context = data["results"], max(r["context"] for r in data["results"])
     dense = find(results, context, "dense", "original")["perplexity"]
+    same = find(results, context, "dense", "trained")
+    low, high = min([dense] + [r["perplexity"] for r in results if r["context"] == context]), 2 * dense
     with tempfile.TemporaryDirectory() as folder:
-        log = [f"{e['step'] + 1} {e['index_loss'] if e['index_loss'] is not None else 'NaN'} {e['mass'] if e['mass'] is not None else -1}"
-               for e in data["log"]]
-        (Path(folder) / "log").write_text("\n".join(log) + "\n")
+        def points(name: str, pairs: list[tuple[Any, Any]]) -> str:
+            (Path(folder) / name).write_text("".join(f"{x} {y}\n" for x, y in pairs) or "0 NaN\n")
+            return f"'{folder}/{name}'"
+
+        points("whole", [(e["step"] + 1, e["index_loss"]) for e in data["log"] if e["phase"] == "dense"])
+        points("both", [(e["step"] + 1, e["index_loss"]) for e in data["log"] if e["phase"] in ("coarse_to_fine", "exact")])
+        points("mass", [(e["step"] + 1, e["mass"]) for e in data["log"] if e["mass"] is not None])
         curves = []
         for number, (name, kind, stage) in enumerate(COLUMNS):
-            points = sorted((r["topk"], r["perplexity"]) for r in results if (r["context"], r["kind"], r["stage"]) == (context, kind, stage))
-            if points:
-                (Path(folder) / f"curve{number}").write_text("".join(f"{k} {p}\n" for k, p in points))
-                curves.append(f"'{folder}/curve{number}' using 1:2 with linespoints lw 2 title '{name}'")
-        script = SCRIPT.format(png=png, folder=folder, context=context, dense=dense, low=0.97 * dense, high=2 * dense,
-                               curves=", ".join(curves) or "NaN notitle")
+            pairs = sorted((r["topk"], r["perplexity"]) for r in results if (r["context"], r["kind"], r["stage"]) == (context, kind, stage))
+            if any(perplexity <= high for _, perplexity in pairs):
+                curves.append(f"{points(f'curve{number}', pairs)} using 1:2 with linespoints lw 2 title '{name}'")
+        script = SCRIPT.format(
+            png=png, folder=folder, context=context, topk=data["topk"], dense=dense, low=0.97 * low, high=high, curves=", ".join(curves) or "NaN notitle",
+            same="" if same is None else f"{same['perplexity']} with lines lw 2 dt 3 lc rgb 'gray40' title 'dense, matrices as trained', ")
         subprocess.run(["gnuplot"], input=script, text=True, check=True)
     return True
 
