@@ -10,11 +10,18 @@
 #define PAIR_SLOTS 4
 #define BARRIER_BYTES 256
 #define LARGEST_BYTES ((int64_t)HYS_OCL_ITEM_HEADS * 4)
-#define WARPS 4 /* of a group: each gives bounds of its own heads */
-/* A tile of rows: P and dS of all its pairs are in memory. The more rows add to a key's sums, the coarser
- * their quanta are: sums over 4,000 rows, the first of a document among them, were wrong by 2 to 5%. */
-#define TILE_BUDGET (INT64_C(560) << 20)
-#define TILE_ROWS_MAX 1056
+#define PAIR_TILE_BYTES (2 * PAIR_BYTES + 2048) /* P, dS, and bounds */
+#define BOUND_PARTS 256				/* of a largest bound, that bounds are summed in */
+#define BOUND_ITEMS 256
+/* A tile of rows: P and dS of all its pairs are in memory. After each, all sums of keys are added to
+ * gradients: where those are large, so are tiles. */
+#define TILE_BUDGET (INT64_C(640) << 20)
+#define TILE_SUMS 3 /* or so many times the sums' bytes */
+/* The more items add to a key's sums, the coarser their quanta are: so many at most, where each row reads many
+ * of the keys, and more where a key is read by few rows. */
+#define TILE_ITEMS 1056
+#define TILE_ITEMS_MAX 4224
+#define TILE_READINGS 66 /* of a key, on the average */
 #define CLEAR_WORDS 1024
 
 static const char *const entries[] = {HYS_OCL_PRODUCT_ENTRIES,
@@ -29,6 +36,7 @@ static const char *const entries[] = {HYS_OCL_PRODUCT_ENTRIES,
 				      "slopes_separate",
 				      "key_gradients",
 				      "row_gradients",
+				      "sum_bounds",
 				      "clear_words",
 				      "fold_sums",
 				      NULL};
@@ -113,7 +121,7 @@ struct backward {
 
 /* What does not depend on the tile. */
 struct fixed {
-	int64_t dk[2], dv[2], sink_sums, bounds, value_bounds, counts, sums;
+	int64_t dk[2], dv[2], sink_sums, bounds, value_bounds, counts, value_counts, sums;
 	int64_t words; /* of bounds, counts and sums, which lie together */
 };
 
@@ -145,6 +153,7 @@ static int64_t lay_out_fixed(int64_t next, const struct hys_size *size, struct f
 	fixed->bounds = place(&next, vectors);
 	fixed->value_bounds = place(&next, vectors);
 	fixed->counts = place(&next, vectors);
+	fixed->value_counts = place(&next, vectors);
 	fixed->sums = place(&next, hys_mul64(vectors, channels));
 	fixed->words = (next - fixed->bounds) / 4;
 	return next;
@@ -168,7 +177,7 @@ static int64_t lay_out(struct hys_ocl_space space, int64_t listed,
 	space.rows = rows;
 	backward->pairs.tiles = hys_ocl_divide_up(backward->lists.pitch, PAIR_KEYS);
 	backward->pairs.pairs = hys_ocl_take(
-		&space, hys_mul64(backward->pairs.tiles, row_items(reach) * 2 * PAIR_BYTES));
+		&space, hys_mul64(backward->pairs.tiles, row_items(reach) * PAIR_TILE_BYTES));
 	backward->heads.sink = hys_ocl_take(&space, floats);
 	return space.next;
 }
@@ -181,16 +190,35 @@ static int64_t bytes_of(int64_t listed, int64_t rows, const struct hys_ocl_reach
 	return lay_out(space, listed, reach, &scratch);
 }
 
-static int64_t rows_max(const struct hys_ocl_reach *reach)
+static int64_t sums_bytes(const struct hys_size *size)
 {
-	return hys_max64(1, hys_min64(TILE_ROWS_MAX, TILE_BUDGET / bytes_of(0, 1, reach)));
+	struct fixed fixed;
+	const int64_t end = lay_out_fixed(0, size, &fixed);
+	return end - fixed.sums;
+}
+
+/* Items that may add to a key's sums. */
+static int64_t items_max(const struct hys_size *size, const struct hys_ocl_reach *reach)
+{
+	const int64_t keys = hys_add64(size->keys, size->window_keys);
+	const int64_t each = hys_max64(1, hys_add64(reach->positions[0], reach->positions[1]));
+	return hys_max64(TILE_ITEMS,
+			 hys_min64(TILE_ITEMS_MAX, hys_mul64(keys, TILE_READINGS) / each));
+}
+
+static int64_t rows_max(const struct hys_size *size, const struct hys_ocl_reach *reach)
+{
+	const int64_t budget = hys_max64(TILE_BUDGET, hys_mul64(sums_bytes(size), TILE_SUMS));
+	const int64_t items = hys_max64(1, row_items(reach) / reach->tile.kv_heads);
+	return hys_max64(1,
+			 hys_min64(items_max(size, reach) / items, budget / bytes_of(0, 1, reach)));
 }
 
 /* Tiles of about one size, whose items fill the device's units. */
 static int64_t tile_rows(const struct hys_device *device, const struct hys_size *size,
 			 const struct hys_ocl_reach *reach)
 {
-	const int64_t rows = size->rows, most = rows_max(reach);
+	const int64_t rows = size->rows, most = rows_max(size, reach);
 	const int64_t units = hys_max64(1, device->info.compute_units);
 	const int64_t tiles = hys_max64(1, hys_ocl_divide_up(rows, most));
 	const int64_t even = hys_round_up(hys_ocl_divide_up(rows, tiles), units);
@@ -207,7 +235,7 @@ int64_t hys_ocl_backward_gather_workspace(const struct hys_kernel *kernel,
 					  const struct hys_size *size)
 {
 	const struct hys_ocl_reach reach = hys_ocl_reach_of(kernel, device, size);
-	const int64_t rows = hys_max64(1, hys_min64(size->rows, rows_max(&reach)));
+	const int64_t rows = hys_max64(1, hys_min64(size->rows, rows_max(size, &reach)));
 	struct fixed fixed;
 	return hys_max64(hys_ocl_backward_workspace(kernel, device, size),
 			 hys_add64(lay_out_fixed(0, size, &fixed),
@@ -268,6 +296,21 @@ static hys_status key_gradients(const struct backward *backward)
 	return launch(backward, &args, true, 512);
 }
 
+static hys_status sum_bounds(const struct backward *backward)
+{
+	const struct hys_ocl_attention *attention = &backward->attention;
+	const struct hys_ocl_tile *tile = &attention->reach.tile;
+	const int64_t groups[1] = {hys_ocl_items(tile)}, local[1] = {BOUND_ITEMS};
+	struct hys_ocl_args args = begin(backward, "sum_bounds");
+	hys_ocl_arg(&args, &attention->map, sizeof(attention->map));
+	hys_ocl_arg_work(&args, &attention->job);
+	hys_ocl_arg(&args, &backward->lists, sizeof(backward->lists));
+	hys_ocl_arg(&args, &backward->pairs, sizeof(backward->pairs));
+	hys_ocl_arg(&args, &backward->sums, sizeof(backward->sums));
+	hys_ocl_arg(&args, tile, sizeof(*tile));
+	return hys_ocl_launch(&args, 1, groups, local, attention->job.error);
+}
+
 static hys_status row_gradients(const struct backward *backward)
 {
 	const struct hys_attention_grad_args *tensors =
@@ -324,6 +367,7 @@ static hys_status run_tile(const struct backward *backward, bool first_tile, boo
 
 	HYS_TRY(slopes(backward));
 	if (backward->wants_keys) {
+		HYS_TRY(sum_bounds(backward));
 		HYS_TRY(key_gradients(backward));
 		for (int32_t i = 0; i < 2; i++)
 			HYS_TRY(fold_source(backward, i));
@@ -381,13 +425,14 @@ static void set_regions(struct backward *backward, const struct fixed *fixed)
 	backward->pairs.bounds = backward->wants_keys ? fixed->bounds : -1;
 	backward->pairs.value_bounds = fixed->value_bounds;
 	backward->pairs.counts = fixed->counts;
+	backward->pairs.value_counts = fixed->value_counts;
 	backward->pairs.sink =
 		hys_present(&call->args.attention_grad.dsink) ? backward->heads.sink : -1;
 	backward->sums.sums = fixed->sums;
 	backward->sums.separate = backward->separate;
 	backward->sums.pitch =
 		attending->head_dim + (backward->separate ? attending->value_dim : 0);
-	backward->sums.parts = WARPS;
+	backward->sums.parts = BOUND_PARTS;
 	backward->sink_sums = fixed->sink_sums;
 }
 

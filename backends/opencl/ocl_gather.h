@@ -36,7 +36,7 @@ struct hys_ocl_lists {
 
 /* Those of gather_sums.clh. */
 struct hys_ocl_pair_regions {
-	int64_t pairs, tiles, bounds, value_bounds, counts, keys, sink;
+	int64_t pairs, tiles, bounds, value_bounds, counts, value_counts, keys, sink;
 };
 
 struct hys_ocl_sum_regions {
