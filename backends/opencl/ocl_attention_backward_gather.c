@@ -73,11 +73,25 @@ static struct shape rows_shape(const struct hys_problem *problem)
 	return shape;
 }
 
-static int64_t keys_bytes(const struct hys_problem *problem)
+/* Items whose gradients of keys are added up before they go to memory. */
+static int64_t key_parts(const struct hys_problem *problem)
 {
+	const struct hys_attending *attending = &problem->attending;
+	const int64_t bundle =
+		hys_ocl_bundle(attending->heads, problem->scoring.groups, attending->kv_heads);
+	return bundle > HYS_OCL_ITEM_HEADS ? 2 : 1;
+}
+
+/* Their passes over chunks of keys' gradients: `stages` chunks, each with q and dO. */
+static struct shape keys_shape(const struct hys_problem *problem)
+{
+	const int64_t parts = key_parts(problem), chunk = 2 * parts * HYS_OCL_CHUNK_BYTES;
 	const int64_t channels = problem->attending.head_dim + problem->attending.value_dim;
-	return channels / HYS_OCL_CHUNK * HYS_OCL_CHUNK_BYTES +
-	       (int64_t)PAIR_SLOTS * 2 * PAIR_BYTES + BARRIER_BYTES;
+	const int64_t others = PAIR_SLOTS * 2 * PAIR_BYTES * parts + BARRIER_BYTES;
+	struct shape shape = {.stages = hys_min64(channels / HYS_OCL_CHUNK,
+						  (HYS_PTX_LOCAL_MAX - others) / chunk)};
+	shape.bytes = others + shape.stages * chunk;
+	return shape;
 }
 
 static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
@@ -85,7 +99,7 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 {
 	const struct shape shared = slopes_shape(problem, false);
 	const struct shape separate = slopes_shape(problem, true);
-	const struct shape rows = rows_shape(problem);
+	const struct shape rows = rows_shape(problem), keys = keys_shape(problem);
 	hys_ocl_attention_define(source, device, problem, options);
 	hys_ocl_gather_define(problem, options);
 	hys_ocl_define(options, "STAGES_SHARED", shared.stages);
@@ -94,7 +108,9 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 	hys_ocl_define(options, "LOCAL_SEPARATE", separate.bytes);
 	hys_ocl_define(options, "STAGES_ROWS", rows.stages);
 	hys_ocl_define(options, "LOCAL_ROWS", rows.bytes);
-	hys_ocl_define(options, "LOCAL_KEYS", keys_bytes(problem));
+	hys_ocl_define(options, "KEY_PARTS", key_parts(problem));
+	hys_ocl_define(options, "PASS_CHUNKS", keys.stages);
+	hys_ocl_define(options, "LOCAL_KEYS", keys.bytes);
 }
 
 const struct hys_ocl_products hys_ocl_backward_gather = {
