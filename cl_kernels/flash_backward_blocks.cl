@@ -1,6 +1,7 @@
 /* flash_backward_blocks.cl - gradients of attention over blocks and windows: the row pass by
  * mma.sync over the tiles that rows read, the key pass by wgmma over the rows that read a
- * tile. Sums grow in a fixed order, as in flash_backward_wgmma.cl.
+ * tile. Where rows read by lists alone, the key pass comes first, and the row pass takes its slopes. Sums
+ * grow in a fixed order, as in flash_backward_wgmma.cl.
  * Options: ELEMENT_TYPE, HEAD_DIM, VALUE_DIM, SOFTCAP, TILE_KEYS, PLACES, ROWS_LOCAL,
  * KEYS_LOCAL, HAND_OVER. */
 #define HEAD_PANELS ((HEAD_DIM + 63) / 64)
@@ -13,3 +14,4 @@
 #define KEY_TILE 64
 #define ROW_PLACES 4
 #include "flash_backward_keys.clh"
+#include "flash_backward_slopes.clh"

@@ -50,9 +50,12 @@ hys_status hys_ocl_flash_backward(const struct hys_kernel *kernel, struct hys_st
 
 /* `struct key_lists` of the kernels. */
 struct hys_ocl_key_lists {
-	int64_t marks, starts, rows, keys;
-	int32_t words, tiles, groups, unused;
+	int64_t marks, starts, rows, keys, counts, reached, entries, slopes, fragments;
+	int32_t words, tiles, groups, most;
 };
+
+/* Most tiles that a row reaches in a group. */
+int64_t hys_ocl_flash_reached(const struct hys_problem *problem, int64_t topk);
 
 /* Of up to `rows` rows, from byte `next` on; answers the end. */
 int64_t hys_ocl_flash_lay_out_lists(int64_t next, const struct hys_size *size, int64_t rows,

@@ -25,8 +25,11 @@
 /* Most channels that registers take. */
 #define DIM_MAX 128
 
-/* Packed rows of a chunk: as many as need this much. */
+/* Packed rows of a chunk: as many as need this much, or with slopes. */
 #define CHUNK_BYTES (INT64_C(1) << 30)
+#define SLOPES_BYTES (INT64_C(5) << 30)
+#define SLOPE_ROWS 16 /* of which slopes are kept at once */
+#define SLOPE_WARPS 4
 
 /* `struct packed_rows` of the kernels. */
 struct packed_rows {
@@ -54,6 +57,7 @@ struct backward {
 	uint32_t sets;	       /* bits of those that see the first source */
 	struct hys_call chunk; /* the call, cut to a chunk's rows */
 	struct hys_ocl_flash flash;
+	int64_t slopes; /* where they may be kept; -1 = nowhere */
 	bool accumulate, several;
 };
 
@@ -87,7 +91,8 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 		"pack_rows", "find_largest", "clear_largest", "sum_sink", "backward_rows", \
 		"backward_keys"
 static const char *const dense_entries[] = {ENTRIES, NULL};
-static const char *const blocks_entries[] = {ENTRIES, HYS_OCL_LIST_ENTRIES, NULL};
+static const char *const blocks_entries[] = {ENTRIES, HYS_OCL_LIST_ENTRIES, "pack_fragments",
+					     "sum_slopes", NULL};
 const struct hys_ocl_flash_way hys_ocl_flash_backward_dense = {
 	.source = {.file = "flash_backward_wgmma.cl",
 		   .entries = dense_entries,
@@ -141,6 +146,25 @@ static struct packed_rows packed_of(const struct hys_problem *problem)
 	return packed;
 }
 
+/* Whether rows may read by lists alone, of which each bundle has its own. */
+static bool keeps_slopes(const struct hys_problem *problem)
+{
+	const struct hys_attending *attending = &problem->attending;
+	const struct packed_rows packed = packed_of(problem);
+	return !hys_ocl_flash_is_dense(problem) && attending->window == 0 &&
+	       attending->first == 0 && packed.pad % SLOPE_ROWS == 0 &&
+	       packed.bundles == packed.groups;
+}
+
+/* Slopes of `rows` rows of up to `topk` indices. */
+static int64_t slopes_bytes(const struct hys_problem *problem, int64_t rows, int64_t topk)
+{
+	const struct packed_rows packed = packed_of(problem);
+	const int64_t row = hys_mul64((int64_t)packed.bundles * packed.pad * LISTED_KEYS * 2,
+				      hys_ocl_flash_reached(problem, topk));
+	return keeps_slopes(problem) ? hys_mul64(rows, row) : 0;
+}
+
 /* Rows of a chunk: the same for every call of a problem, so that sums are. */
 static int64_t chunk_rows(const struct hys_problem *problem)
 {
@@ -149,7 +173,9 @@ static int64_t chunk_rows(const struct hys_problem *problem)
 	const int64_t row = (int64_t)packed.bundles * packed.pad *
 			    (PANEL(attending->head_dim) + PANEL(attending->value_dim) +
 			     (int64_t)SETS * INFO_BYTES);
-	return hys_max64(1, CHUNK_BYTES / row / HYS_OCL_FLASH_TILE_ROWS) * HYS_OCL_FLASH_TILE_ROWS;
+	const int64_t slopes = slopes_bytes(problem, 1, problem->choosing.topk_max);
+	const int64_t rows = hys_min64(CHUNK_BYTES / row, SLOPES_BYTES / hys_max64(slopes, 1));
+	return hys_max64(1, rows / HYS_OCL_FLASH_TILE_ROWS) * HYS_OCL_FLASH_TILE_ROWS;
 }
 
 static int64_t take(int64_t *next, int64_t bytes)
@@ -176,6 +202,29 @@ static void lay_out_rows(int64_t *next, const struct hys_size *size, struct pack
 	packed->most = take(next, 2 * (int64_t)sizeof(uint32_t));
 }
 
+/* Of eight elements, of keys as slopes are multiplied with them. */
+static int64_t fragment_items(const struct hys_problem *problem,
+			      const struct hys_ocl_key_lists *lists)
+{
+	const struct hys_attending *attending = &problem->attending;
+	const int64_t tile = LISTED_KEYS * hys_round_up(attending->head_dim, 16) / 8;
+	return hys_mul64((int64_t)lists->tiles * attending->kv_heads, tile);
+}
+
+static int64_t lay_out_lists(int64_t next, const struct hys_size *size, struct backward *backward)
+{
+	const int64_t rows = hys_min64(size->rows, chunk_rows(size->problem));
+
+	next = hys_ocl_flash_lay_out_lists(next, size, rows, &backward->lists);
+	backward->slopes = -1;
+	if (keeps_slopes(size->problem)) {
+		backward->slopes = take(&next, slopes_bytes(size->problem, rows, size->topk));
+		backward->lists.fragments =
+			take(&next, hys_mul64(fragment_items(size->problem, &backward->lists), 16));
+	}
+	return next;
+}
+
 /* Everything, from byte `next` on; answers the end. */
 static int64_t lay_out(int64_t next, const struct hys_size *size, struct backward *backward)
 {
@@ -185,9 +234,7 @@ static int64_t lay_out(int64_t next, const struct hys_size *size, struct backwar
 	next = hys_ocl_flash_layout(next, size, backward->sources);
 	lay_out_rows(&next, size, &backward->packed);
 	if (backward->way->lists)
-		next = hys_ocl_flash_lay_out_lists(next, size,
-						   hys_min64(size->rows, chunk_rows(size->problem)),
-						   &backward->lists);
+		next = lay_out_lists(next, size, backward);
 	backward->several = size->rows > chunk_rows(size->problem);
 	for (int32_t i = 0; i < 2 && backward->several; i++) {
 		backward->sums[i][0] = take(&next, hys_ocl_gradient_bytes(attending->dtype, keys[i],
@@ -398,6 +445,41 @@ static hys_status key_pass(const struct backward *backward, int32_t i)
 				    HYS_OCL_FLASH_THREADS, backward->job.error);
 }
 
+/* Keys in the order that sum_slopes() reads. */
+static hys_status pack_fragments(const struct backward *backward)
+{
+	const struct hys_ocl_flash_source *source = &backward->sources[0];
+	const struct hys_problem *problem = backward->call->problem;
+	struct hys_ocl_args args = begin(backward, "pack_fragments");
+	hys_ocl_arg_tensor(&args, &source->k);
+	hys_ocl_arg_i64(&args, source->count);
+	hys_ocl_arg_i32(&args, problem->attending.kv_heads);
+	hys_ocl_arg_work(&args, &backward->job);
+	hys_ocl_arg_i64(&args, source->reach);
+	hys_ocl_arg(&args, &backward->lists, sizeof(backward->lists));
+	return hys_ocl_flash_launch(&args, fragment_items(problem, &backward->lists), LOCAL,
+				    backward->job.error);
+}
+
+/* dq of the slopes that the key pass has kept. */
+static hys_status sum_slopes(const struct backward *backward)
+{
+	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
+	const struct packed_rows *packed = &backward->packed;
+	const struct gradient to = gradient_of(&tensors->dq, backward->accumulate);
+	const int64_t blocks = (int64_t)packed->rows * packed->pad / SLOPE_ROWS;
+	struct hys_ocl_args args = begin(backward, "sum_slopes");
+	hys_ocl_arg_tensor(&args, &tensors->dq);
+	hys_ocl_arg(&args, &to, sizeof(to));
+	hys_ocl_arg_work(&args, &backward->job);
+	hys_ocl_arg(&args, &backward->flash, sizeof(backward->flash));
+	hys_ocl_arg(&args, packed, sizeof(*packed));
+	hys_ocl_arg(&args, &backward->lists, sizeof(backward->lists));
+	return hys_ocl_flash_launch(
+		&args, hys_ocl_divide_up(blocks, SLOPE_WARPS) * packed->bundles * SLOPE_WARPS * 32,
+		SLOPE_WARPS * 32, backward->job.error);
+}
+
 static hys_status sum_sink(const struct backward *backward, bool first)
 {
 	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
@@ -458,9 +540,12 @@ static hys_status run_chunk(struct backward *backward, int64_t first, int64_t ro
 	HYS_TRY(pack_rows(backward, &tensors->grad_o, backward->packed.grad_o));
 	if (tensors->q.dtype == HYS_F16)
 		HYS_TRY(find_most(backward));
-	HYS_TRY(row_pass(backward));
+	if (backward->lists.slopes < 0)
+		HYS_TRY(row_pass(backward));
 	for (int32_t i = 0; i < 2; i++)
 		HYS_TRY(key_pass(backward, i));
+	if (backward->lists.slopes >= 0)
+		HYS_TRY(sum_slopes(backward));
 	HYS_TRY(sum_sink(backward, first == 0));
 cleanup:
 	return status;
@@ -493,6 +578,18 @@ static uint32_t sets_of(const struct hys_call *call)
 	return (rules.dense || rules.window > 0 ? 1u << SET_WINDOW : 0) |
 	       (!rules.dense && rules.first > 0 ? 1u << SET_FIRST : 0) |
 	       (listed ? 1u << LISTED : 0);
+}
+
+/* Where the key pass is to keep slopes for the row pass: -1 = nowhere. */
+static int64_t slopes_of(const struct backward *backward)
+{
+	const struct hys_attention_grad_args *tensors = &backward->call->args.attention_grad;
+	const bool keys = hys_present(&tensors->dk) || hys_present(&tensors->dv);
+	const bool listed = backward->sets == 1u << LISTED && !hys_present(&backward->sources[1].k);
+
+	return backward->way->lists && listed && keys && hys_present(&tensors->dq)
+		       ? backward->slopes
+		       : -1;
 }
 
 static hys_status open_sums(struct backward *backward)
@@ -542,6 +639,9 @@ hys_status hys_ocl_flash_backward(const struct hys_kernel *kernel, struct hys_st
 	HYS_TRY(open_sums(&backward));
 	HYS_TRY(hys_ocl_flash_pack(&backward.job, call, &call->args.attention_grad.indices,
 				   backward.sources));
+	backward.lists.slopes = slopes_of(&backward);
+	if (backward.lists.slopes >= 0)
+		HYS_TRY(pack_fragments(&backward));
 	for (int64_t row = 0; row == 0 || row < rows; row += each)
 		HYS_TRY(run_chunk(&backward, row, hys_min64(each, rows - row)));
 	HYS_TRY(close_sums(&backward));

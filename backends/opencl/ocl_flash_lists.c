@@ -14,23 +14,32 @@ static int64_t take(int64_t *next, int64_t bytes)
 	return at;
 }
 
+int64_t hys_ocl_flash_reached(const struct hys_problem *problem, int64_t topk)
+{
+	return hys_mul64(topk, hys_ocl_divide_up(hys_index_span(problem), LIST_TILE) + 1);
+}
+
 int64_t hys_ocl_flash_lay_out_lists(int64_t next, const struct hys_size *size, int64_t rows,
 				    struct hys_ocl_key_lists *lists)
 {
 	const int64_t groups = size->problem->scoring.groups;
 	const int64_t tiles = hys_ocl_divide_up(size->keys, LIST_TILE);
-	/* An index reaches so many tiles, and a row no tile twice. */
-	const int64_t each = hys_ocl_divide_up(hys_index_span(size->problem), LIST_TILE) + 1;
-	const int64_t entries =
-		hys_mul64(hys_mul64(rows, groups), hys_min64(hys_mul64(size->topk, each), tiles));
+	/* a row reaches no tile twice */
+	const int64_t most = hys_min64(hys_ocl_flash_reached(size->problem, size->topk), tiles);
+	const int64_t cells = hys_mul64(rows, groups), entries = hys_mul64(cells, most);
 
 	lists->words = (int32_t)hys_ocl_divide_up(rows, 32);
 	lists->tiles = (int32_t)tiles;
 	lists->groups = (int32_t)groups;
+	lists->most = (int32_t)most;
+	lists->slopes = -1;
 	lists->marks = take(&next, hys_mul64(groups * tiles * lists->words, 4));
 	lists->starts = take(&next, (groups * tiles + 1) * 4);
 	lists->rows = take(&next, hys_mul64(entries, 4));
 	lists->keys = take(&next, hys_mul64(entries, 8));
+	lists->counts = take(&next, hys_mul64(cells, 4));
+	lists->reached = take(&next, hys_mul64(entries, 4));
+	lists->entries = take(&next, hys_mul64(entries, 4));
 	return next;
 }
 
