@@ -4,7 +4,7 @@
  *
  * Options: those of attention_backward.cl, whose kernels do the calls that this cannot, and of
  * attention_forward_gather.cl (ELEMENT_TYPE to VALUE_CHUNKS); STAGES_SHARED, STAGES_SEPARATE, STAGES_ROWS
- * and LOCAL_ of these and of KEYS; KEY_PARTS, PASS_CHUNKS. */
+ * and LOCAL_ of these and of KEYS; KEY_PARTS, PASS_CHUNKS; ORDER_FREE. */
 #include "attention_backward.cl"
 #include "gather_lists.clh"
 #include "gather_slopes.clh"

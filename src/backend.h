@@ -178,6 +178,9 @@ struct hys_kernel {
 	/* Ran on no device that it is for, so it might hang there: only used
 	 * when it is asked for by name. */
 	bool unproven;
+	/* Adds up in no fixed order, so its bits differ from run to run: only
+	 * used when it is asked for by name. */
+	bool order_free;
 };
 
 /* A strided copy between host memory and a region: count[0] x count[1] runs of

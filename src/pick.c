@@ -80,13 +80,14 @@ static hys_status check_needs(struct attempt *attempt, const struct hys_kernel *
 }
 
 /* A self-test finds wrong results; nothing ends a kernel that waits forever. */
-static hys_status check_proven(struct attempt *attempt, const struct hys_kernel *kernel)
+static hys_status check_wanted(struct attempt *attempt, const struct hys_kernel *kernel)
 {
-	if (!kernel->unproven || attempt->named)
+	if (attempt->named || !(kernel->unproven || kernel->order_free))
 		return HYS_OK;
-	snprintf(
-		attempt->reason, sizeof(attempt->reason),
-		"has not run on such a device yet, and is only used when options.kernels names it");
+	snprintf(attempt->reason, sizeof(attempt->reason),
+		 "%s, and is only used when options.kernels names it",
+		 kernel->unproven ? "has not run on such a device yet"
+				  : "gives other bits on every run");
 	return HYS_UNSUPPORTED;
 }
 
@@ -192,7 +193,7 @@ static bool try_kernel(struct attempt *attempt, const struct hys_kernel *kernel,
 	attempt->last = kernel->name;
 	attempt->reason[0] = '\0';
 	HYS_TRY(check_needs(attempt, kernel));
-	HYS_TRY(check_proven(attempt, kernel));
+	HYS_TRY(check_wanted(attempt, kernel));
 	if (kernel->applicable &&
 	    !kernel->applicable(kernel, attempt->device, problem, attempt->reason))
 		HYS_TRY(HYS_UNSUPPORTED);

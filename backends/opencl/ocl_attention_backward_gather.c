@@ -113,8 +113,17 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 	hys_ocl_define(options, "LOCAL_KEYS", keys.bytes);
 }
 
+static void define_atomic(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
+			  const struct hys_problem *problem, struct hys_ocl_options *options)
+{
+	define(source, device, problem, options);
+	hys_ocl_define(options, "ORDER_FREE", 1);
+}
+
 const struct hys_ocl_products hys_ocl_backward_gather = {
 	{"attention_backward_gather.cl", entries, define, NULL, "sm_90a"}, HYS_OCL_TILE};
+const struct hys_ocl_products hys_ocl_backward_gather_atomic = {
+	{"attention_backward_gather.cl", entries, define_atomic, NULL, "sm_90a"}, HYS_OCL_TILE};
 
 /* ---- workspace ---- */
 
@@ -133,6 +142,7 @@ struct backward {
 	int64_t sink_sums;
 	struct source sources[2];
 	bool separate, wants_keys;
+	bool order_free; /* nothing is rounded, and sums go on from tile to tile */
 };
 
 /* What does not depend on the tile. */
@@ -383,9 +393,10 @@ static hys_status run_tile(const struct backward *backward, bool first_tile, boo
 
 	HYS_TRY(slopes(backward));
 	if (backward->wants_keys) {
-		HYS_TRY(sum_bounds(backward));
+		if (!backward->order_free)
+			HYS_TRY(sum_bounds(backward));
 		HYS_TRY(key_gradients(backward));
-		for (int32_t i = 0; i < 2; i++)
+		for (int32_t i = 0; i < 2 && (!backward->order_free || last_tile); i++)
 			HYS_TRY(fold_source(backward, i));
 	}
 	if (hys_present(&tensors->dq))
@@ -438,7 +449,7 @@ static void set_regions(struct backward *backward, const struct fixed *fixed)
 	const struct hys_call *call = backward->attention.call;
 	const struct hys_attending *attending = &call->problem->attending;
 	backward->pairs.keys = call->size.keys;
-	backward->pairs.bounds = backward->wants_keys ? fixed->bounds : -1;
+	backward->pairs.bounds = backward->wants_keys && !backward->order_free ? fixed->bounds : -1;
 	backward->pairs.value_bounds = fixed->value_bounds;
 	backward->pairs.counts = fixed->counts;
 	backward->pairs.value_counts = fixed->value_counts;
@@ -513,6 +524,7 @@ hys_status hys_ocl_backward_gather_run(const struct hys_kernel *kernel, struct h
 	int64_t listed;
 	hys_status status;
 
+	backward.order_free = kernel->order_free;
 	backward.separate = hys_present(&call->args.attention_grad.v) ||
 			    hys_present(&call->args.attention_grad.window_v);
 	if (!fits(call, backward.separate))

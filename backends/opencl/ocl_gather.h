@@ -7,6 +7,8 @@
 #include "ocl_attention.h"
 
 extern const struct hys_ocl_products hys_ocl_forward_gather, hys_ocl_backward_gather;
+/* Sums of keys' gradients in no fixed order. */
+extern const struct hys_ocl_products hys_ocl_backward_gather_atomic;
 
 bool hys_ocl_gather_applicable(const struct hys_kernel *kernel, const struct hys_device *device,
 			       const struct hys_problem *problem, char reason[HYS_REASON_SIZE]);

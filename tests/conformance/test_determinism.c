@@ -84,6 +84,8 @@ static const struct subject_answer *find_first(const struct first_answers *first
 static void repeat(const struct subject *subject, const union subject_data *data,
 		   const struct suite_run *run, struct first_answers *first, int32_t threads)
 {
+	if (run->row->kernel->order_free)
+		return;
 	for (int32_t i = 0; i < (threads > 0 ? 3 : REPEATS); i++) {
 		const struct subject_answer *want = find_first(first, run->row);
 		struct subject_answer answer = subject_run(subject, data, run);

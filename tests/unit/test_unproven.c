@@ -45,10 +45,8 @@ static int set_up(void **state)
 	backend = *context->devices[0]->backend;
 	if (backend.kernel_count > KERNELS_MAX)
 		return 1;
-	for (int32_t i = 0; i < backend.kernel_count; i++) {
+	for (int32_t i = 0; i < backend.kernel_count; i++)
 		kernels[i] = backend.kernels[i];
-		kernels[i].unproven = strcmp(kernels[i].name, preferred) == 0;
-	}
 	backend.kernels = kernels;
 	context->devices[0]->backend = &backend;
 	return 0;
@@ -61,35 +59,59 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static void test_left_out(void **state)
+/* Plans leave the preferred kernel out, with this reason. */
+static void check_left_out(const char *reason)
 {
 	struct hys_plan *plan = NULL;
 	char text[8192];
 
-	(void)state;
 	assert_int_equal(make(NULL, &plan, NULL), HYS_OK);
 	assert_string_not_equal(hys_plan_kernel(plan, HYS_OP_ATTENTION_FORWARD, 0), preferred);
 	hys_plan_describe(plan, text, sizeof(text));
 	assert_non_null(strstr(text, preferred));
-	assert_non_null(strstr(text, "has not run on such a device yet"));
+	assert_non_null(strstr(text, reason));
 	hys_plan_destroy(plan);
 }
 
-static void test_asked_for(void **state)
+static void check_asked_for(void)
 {
 	struct hys_plan *plan = NULL;
 
-	(void)state;
 	assert_int_equal(make(preferred, &plan, NULL), HYS_OK);
 	assert_string_equal(hys_plan_kernel(plan, HYS_OP_ATTENTION_FORWARD, 0), preferred);
 	hys_plan_destroy(plan);
 }
 
+static void mark(bool unproven, bool order_free)
+{
+	for (int32_t i = 0; i < backend.kernel_count; i++) {
+		const bool own = strcmp(kernels[i].name, preferred) == 0;
+		kernels[i].unproven = own && unproven;
+		kernels[i].order_free = own && order_free;
+	}
+}
+
+static void test_unproven(void **state)
+{
+	(void)state;
+	mark(true, false);
+	check_left_out("has not run on such a device yet");
+	check_asked_for();
+}
+
+static void test_order_free(void **state)
+{
+	(void)state;
+	mark(false, true);
+	check_left_out("gives other bits on every run");
+	check_asked_for();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_left_out),
-		cmocka_unit_test(test_asked_for),
+		cmocka_unit_test(test_unproven),
+		cmocka_unit_test(test_order_free),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
