@@ -23,7 +23,7 @@ static const struct attention_case backward_table[] = {
 	{FULL("gather only dk"), SEE(20, 70), GATHER_MLA(ATTENTION_ONLY_DK | SHARED), .topk = 40},
 	{FULL("gather many rows on few keys"), SEE(300, 12, .full = true), GATHER_MLA(SHARED), .topk = 5},
 	{FULL("gather several tiles of rows"), SEE(2200, 20, .full = true), GATHER(16), .topk = 4},
-	{FULL("gather a long tile of rows"), SEE(2200, 600, .full = true), GATHER(16), .topk = 4},
+	{FULL("gather a long tile of rows"), SEE(1200, 130, .full = true), GATHER(16), .topk = 4},
 	{FULL("many rows on few keys"), SEE(300, 12, .full = true), .topk = 5},
 };
 /* clang-format on */
