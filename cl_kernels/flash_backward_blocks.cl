@@ -12,6 +12,6 @@
 #include "flash_backward_rows_mma.clh"
 #define LISTS
 #define KEY_TILE 64
-#define ROW_PLACES 4
+#define ROW_PLACES 5
 #include "flash_backward_keys.clh"
 #include "flash_backward_slopes.clh"

@@ -17,7 +17,7 @@
 #define KEY_STAGES 3
 #define VALUE_STAGES 2
 #define PLACES 3	/* of packed rows, for keys of 128 */
-#define LISTED_PLACES 4 /* for those of 64 */
+#define LISTED_PLACES 5 /* for those of 64 */
 #define LISTED_KEYS 64
 #define PLACE_ROWS 64
 #define PLACE_EXTRA (1024 + 64)
@@ -30,6 +30,7 @@
 #define SLOPES_BYTES (INT64_C(5) << 30)
 #define SLOPE_ROWS 16 /* of which slopes are kept at once */
 #define SLOPE_WARPS 4
+#define DOT_LANES 8
 
 /* `struct packed_rows` of the kernels. */
 struct packed_rows {
@@ -290,7 +291,8 @@ static hys_status prepare_set(const struct backward *backward, int32_t set)
 	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
 	hys_ocl_arg_i32(&args, set);
 	hys_ocl_arg_work(&args, &backward->job);
-	return hys_ocl_flash_launch(&args, packed_count(backward), LOCAL, backward->job.error);
+	return hys_ocl_flash_launch(&args, packed_count(backward) * DOT_LANES, LOCAL,
+				    backward->job.error);
 }
 
 static hys_status reach_of_tiles(const struct backward *backward, int32_t set)
