@@ -27,7 +27,7 @@
 
 /* Packed rows of a chunk: as many as need this much, or with slopes. */
 #define CHUNK_BYTES (INT64_C(1) << 30)
-#define SLOPES_BYTES (INT64_C(5) << 30)
+#define SLOPES_BYTES (INT64_C(10) << 30)
 #define SLOPE_ROWS 16 /* of which slopes are kept at once */
 #define SLOPE_WARPS 4
 #define DOT_LANES 8

@@ -167,7 +167,6 @@ const struct hys_kernel hys_ocl_kernels[] = {
 	 .workspace = hys_ocl_backward_gather_workspace,
 	 .run = hys_ocl_backward_gather_run,
 	 .detail = &hys_ocl_backward_gather_atomic,
-	 .unproven = true,
 	 .order_free = true},
 	BACKWARD("attention_backward.cpu", HYS_OCL_CPU, 0.3, &hys_ocl_backward_cpu),
 	PRODUCTS_UNITS("attention_backward", HYS_OP_ATTENTION_BACKWARD, backward),
