@@ -155,6 +155,13 @@ struct hys_call {
 	} args;
 };
 
+/* Whether gradients that are sums over rows are added to; dq is with
+ * HYS_GRAD_ACCUMULATE alone. */
+static inline bool hys_adds_sums(uint32_t flags)
+{
+	return (flags & (HYS_GRAD_ACCUMULATE | HYS_GRAD_ACCUMULATE_KEYS)) != 0;
+}
+
 /* A kernel is a row of data. Tables list, per op, the preferred kernel first
  * and end in one named "<op>.ref" that is applicable to every legal problem.
  * Names are public and stable. */

@@ -85,8 +85,7 @@ hys_status hys_cp_fetch(struct hys_exec *exec, const struct hys_tensor *tensor, 
 			struct hys_error *error);
 hys_status hys_cp_store(struct hys_exec *exec, const struct hys_tensor *tensor, const char *from,
 			struct hys_error *error);
-/* Zeros in all elements. Buffers must be contiguous. */
-bool hys_cp_is_contiguous(const struct hys_tensor *tensor);
+/* Zeros in all elements. */
 hys_status hys_cp_zero(struct hys_exec *exec, const struct hys_tensor *tensor,
 		       struct hys_error *error);
 

@@ -11,7 +11,7 @@
 static bool accumulates(const struct hys_cp_call *call)
 {
 	if (call->op->op == HYS_OP_ATTENTION_BACKWARD)
-		return call->args.backward.flags & HYS_GRAD_ACCUMULATE;
+		return call->args.backward.flags & (HYS_GRAD_ACCUMULATE | HYS_GRAD_ACCUMULATE_KEYS);
 	return call->op->op == HYS_OP_INDEXER_LOSS && call->args.loss.flags & HYS_LOSS_ACCUMULATE;
 }
 
@@ -241,11 +241,7 @@ static bool has_gradients_of_keys(const struct hys_cp_call *call)
 
 static bool can_run_in_parts(const struct hys_cp_call *call)
 {
-	const struct hys_tensor *dq = &call->args.backward.dq;
-
-	return call->args.head.row_first == 0 && call->args.head.row_count == 0 &&
-	       (call->accumulate || !hys_cp_is_present(dq) || !dq->buffer ||
-		hys_cp_is_contiguous(dq));
+	return call->args.head.row_first == 0 && call->args.head.row_count == 0;
 }
 
 /* Rows from the first on that see none of the slices from `slice` on. */
@@ -260,35 +256,17 @@ static int64_t rows_before(const struct hys_cp_call *call, int32_t slice)
 	return rows;
 }
 
-/* All calls but the first add to what there is of gradients of keys, and so of
- * queries, which are cleared before. */
-static hys_status clear_queries(struct hys_cp_call *call, int64_t first, int64_t count,
-				struct hys_error *error)
-{
-	struct hys_tensor dq = call->args.backward.dq;
-	const int64_t row = hys_cp_row_bytes(&dq) / (int64_t)hys_dtype_size(dq.dtype);
-
-	if (!hys_cp_is_present(&dq) || count == 0)
-		return HYS_OK;
-	dq.offset += first * (dq.stride[0] != 0 ? dq.stride[0] : row);
-	dq.shape[0] = count;
-	return hys_cp_zero(call->exec, &dq, error);
-}
-
+/* All calls but the first add to what there is of gradients of keys. */
 static hys_status run_part(struct hys_cp_call *call, int64_t first, int64_t count,
 			   struct hys_error *error)
 {
 	const uint32_t flags = call->args.backward.flags;
 	const int64_t rows = hys_cut_count(call->batch->cut, HYS_CUT_ROWS, call->batch->cp->rank);
-	const bool again = first + count < rows && !call->accumulate;
-	hys_status status = HYS_OK;
+	hys_status status;
 
-	if (again) {
-		HYS_TRY(clear_queries(call, first, count, error));
-		call->args.backward.flags |= HYS_GRAD_ACCUMULATE;
-	}
-	HYS_TRY(run_rows(call, first, count, error));
-cleanup:
+	if (first + count < rows)
+		call->args.backward.flags |= HYS_GRAD_ACCUMULATE_KEYS;
+	status = run_rows(call, first, count, error);
 	call->args.backward.flags = flags;
 	return status;
 }

@@ -196,7 +196,8 @@ static hys_status check_grads(struct hys_request *request, struct hys_error *err
 	const struct hys_attention_grad_args *args = &request->call.args.attention_grad;
 	hys_status status;
 
-	HYS_TRY(check_flags(request, args->flags, HYS_GRAD_ACCUMULATE, error));
+	HYS_TRY(check_flags(request, args->flags, HYS_GRAD_ACCUMULATE | HYS_GRAD_ACCUMULATE_KEYS,
+			    error));
 	HYS_TRY(rule(request, any_output(request),
 		     "dq, dk, dv, dsink, dwindow_k and dwindow_v are "
 		     "all absent, expected one of them",
@@ -209,7 +210,7 @@ static hys_status check_grads(struct hys_request *request, struct hys_error *err
 		     "dwindow_k is given without window_k", error));
 	HYS_TRY(rule(request, !given(&args->dwindow_v) || given(&args->window_v),
 		     "dwindow_v is given without window_v: dwindow_k holds both parts", error));
-	request->accumulate = request->keeps = args->flags & HYS_GRAD_ACCUMULATE;
+	request->accumulate = request->keeps = hys_adds_sums(args->flags);
 cleanup:
 	return status;
 }

@@ -52,7 +52,7 @@ struct backward {
 	struct hys_ocl_head_regions heads;
 	int64_t sink_sums;
 	struct source sources[2];
-	bool accumulate;
+	bool accumulate; /* what is summed over rows */
 };
 
 /* ---- workspace ---- */
@@ -207,7 +207,7 @@ static hys_status finish_rows(const struct backward *backward)
 	hys_ocl_arg_i32(&args, shape.type);
 	hys_ocl_arg_i32(&args, shape.channels);
 	hys_ocl_arg_i32(&args, shape.width);
-	hys_ocl_arg_i32(&args, backward->accumulate);
+	hys_ocl_arg_i32(&args, (tensors->flags & HYS_GRAD_ACCUMULATE) != 0);
 	hys_ocl_arg_tensor(&args, &tensors->lse);
 	hys_ocl_arg(&args, &attention->map, sizeof(attention->map));
 	hys_ocl_arg_work(&args, &attention->job);
@@ -227,7 +227,7 @@ hys_status hys_ocl_add_sink(const struct hys_ocl_attention *attention,
 	struct hys_ocl_args args =
 		hys_ocl_begin_named(attention->job.stream, attention->job.instance, "add_sink");
 	hys_ocl_arg_tensor(&args, &tensors->dsink);
-	hys_ocl_arg_i32(&args, (tensors->flags & HYS_GRAD_ACCUMULATE) != 0);
+	hys_ocl_arg_i32(&args, hys_adds_sums(tensors->flags));
 	hys_ocl_arg_i32(&args, start);
 	hys_ocl_arg_i32(&args, last);
 	hys_ocl_arg_work(&args, &attention->job);
@@ -374,7 +374,7 @@ hys_status hys_ocl_backward(const struct hys_kernel *kernel, struct hys_stream *
 
 	hys_ocl_attention_open(attention, kernel, stream, instance, call, error);
 	attention->indices = &call->args.attention_grad.indices;
-	backward.accumulate = (call->args.attention_grad.flags & HYS_GRAD_ACCUMULATE) != 0;
+	backward.accumulate = hys_adds_sums(call->args.attention_grad.flags);
 	space.next = lay_out_fixed(call->workspace.offset_bytes, &call->size, &fixed);
 	space.rows = hys_ocl_tile_rows(&stream->device->base, call->size.rows,
 				       row_bytes(&call->size, &attention->reach));

@@ -413,8 +413,7 @@ static hys_status open_source(struct backward *backward, int32_t i, int64_t keys
 			      const struct fixed *fixed)
 {
 	const struct hys_ocl_job *job = &backward->attention.job;
-	const bool accumulate =
-		(backward->attention.call->args.attention_grad.flags & HYS_GRAD_ACCUMULATE) != 0;
+	const bool accumulate = hys_adds_sums(backward->attention.call->args.attention_grad.flags);
 	struct source *source = &backward->sources[i];
 	hys_status status;
 

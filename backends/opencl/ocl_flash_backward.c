@@ -59,7 +59,7 @@ struct backward {
 	struct hys_call chunk; /* the call, cut to a chunk's rows */
 	struct hys_ocl_flash flash;
 	int64_t slopes; /* where they may be kept; -1 = nowhere */
-	bool accumulate, several;
+	bool accumulate, several; /* what is summed over rows */
 };
 
 static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
@@ -396,7 +396,7 @@ static int64_t row_groups(const struct backward *backward)
 static hys_status row_pass(const struct backward *backward)
 {
 	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
-	const struct gradient to = gradient_of(&tensors->dq, backward->accumulate);
+	const struct gradient to = gradient_of(&tensors->dq, tensors->flags & HYS_GRAD_ACCUMULATE);
 	const struct hys_ocl_rules rules = hys_ocl_flash_rules(&backward->chunk.size);
 	struct hys_ocl_args args = begin(backward, "backward_rows");
 	if (!hys_present(&tensors->dq))
@@ -635,7 +635,7 @@ hys_status hys_ocl_flash_backward(const struct hys_kernel *kernel, struct hys_st
 				    .sets = sets_of(call)};
 	hys_status status;
 
-	backward.accumulate = (call->args.attention_grad.flags & HYS_GRAD_ACCUMULATE) != 0;
+	backward.accumulate = hys_adds_sums(call->args.attention_grad.flags);
 	lay_out(call->workspace.offset_bytes, &call->size, &backward);
 	open_sources(&backward);
 	HYS_TRY(open_sums(&backward));

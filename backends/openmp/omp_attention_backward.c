@@ -478,7 +478,7 @@ static void store_dsink(const struct omp_backward *b)
 	for (int64_t head = 0; head < b->heads; head++) {
 		float *out = omp_at(&b->args->dsink, head, 0, 0);
 
-		*out = (float)(b->at.dsink[head] + (b->add ? (double)*out : 0.0));
+		*out = (float)(b->at.dsink[head] + (b->add_sums ? (double)*out : 0.0));
 	}
 }
 
@@ -501,6 +501,7 @@ static struct omp_backward make(const struct hys_kernel *kernel, const struct hy
 		.first_shared = first_shared,
 		.second_shared = second_shared,
 		.add = (args->flags & HYS_GRAD_ACCUMULATE) != 0,
+		.add_sums = hys_adds_sums(args->flags),
 		.wants_dk = hys_present(&args->dk) || hys_present(&args->dwindow_k),
 		.heads = attending->heads,
 		.kv_heads = attending->kv_heads,

@@ -253,7 +253,7 @@ static void backward_head(const struct ref *r, const struct scratch *s, int64_t 
 static void store_rows(const struct ref *r, const struct scratch *s, const struct hys_tensor *x,
 		       const double *sums, int64_t first, int64_t dim)
 {
-	const bool add = r->call->args.attention_grad.flags & HYS_GRAD_ACCUMULATE;
+	const bool add = hys_adds_sums(r->call->args.attention_grad.flags);
 
 	if (!hys_present(x))
 		return;
@@ -313,7 +313,7 @@ hys_status omp_attention_backward_ref_run(const struct hys_kernel *kernel,
 	store_rows(&r, &s, &args->dwindow_v, r.dv, call->size.keys, r.value_dim);
 	for (int64_t h = 0; hys_present(&args->dsink) && h < r.heads; h++) {
 		float *out = omp_at(&args->dsink, h, 0, 0);
-		const bool add = args->flags & HYS_GRAD_ACCUMULATE;
+		const bool add = hys_adds_sums(args->flags);
 
 		*out = (float)(r.dsink[h] + (add ? (double)*out : 0.0));
 	}

@@ -63,7 +63,7 @@ struct omp_backward {
 	bool narrow;			  /* lanes are rows */
 	bool v_is_k;			  /* all v = first V channels of k */
 	bool first_shared, second_shared; /* v is k, of that source */
-	bool add;
+	bool add, add_sums;		  /* to dq; to what is summed over rows */
 	bool wants_dk, wants_dv;
 	int64_t heads, kv_heads, head_dim, value_dim;
 	float scale, softcap;

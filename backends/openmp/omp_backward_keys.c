@@ -308,7 +308,7 @@ static void store_row(const struct omp_backward *b, const struct omp_backward_sc
 
 	for (int64_t g = 0; hys_present(x) && g < b->kv_heads; g++)
 		omp_store(b->isa, x, row < split ? row : row - split, g,
-			  sums_of(b, sums, dim, g) + row * dim, dim, b->add, s->spare);
+			  sums_of(b, sums, dim, g) + row * dim, dim, b->add_sums, s->spare);
 }
 
 static void store_item(void *context, int64_t item, int32_t thread)

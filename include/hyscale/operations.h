@@ -77,13 +77,15 @@ HYS_API hys_status hys_attention_forward(struct hys_exec *exec, struct hys_batch
 
 /* Add to the gradients instead of writing them. */
 #define HYS_GRAD_ACCUMULATE 1u
+/* hys_attention_backward: add to those that are sums over rows, and write dq. */
+#define HYS_GRAD_ACCUMULATE_KEYS 2u
 
 /* Gradients have the type of their tensor, or f32. Each is optional. Rows that
  * were never read get 0 (or stay, when accumulating). Same bits every run. */
 struct hys_attention_grad_args {
 	size_t struct_size; /* sizeof(struct hys_attention_grad_args) */
 	int64_t row_first, row_count;
-	uint32_t flags;		   /* HYS_GRAD_ACCUMULATE */
+	uint32_t flags;		   /* HYS_GRAD_* */
 	struct hys_tensor q, k, v; /* as forward */
 	struct hys_tensor indices;
 	struct hys_tensor sink;

@@ -20,6 +20,7 @@ static const struct op_case table[] = {
 	{FULL("forward, range of its own tensors"), FORWARD = {DOCUMENTS, .features = ATTENTION_RANGE_CUT}},
 	{CORE("backward"), BACKWARD = {SEE(60, 90, .window_keys = 20), .kv_heads = 2, .features = ATTENTION_SINK}},
 	{FULL("backward, accumulate"), BACKWARD = {DOCUMENTS, .features = ATTENTION_ACCUMULATE}},
+	{FULL("backward, accumulate but dq"), BACKWARD = {DOCUMENTS, .features = ATTENTION_ACCUMULATE | ATTENTION_WRITE_DQ}},
 	{FULL("backward, accumulate bf16"), BACKWARD = {DOCUMENTS, .dtype = HYS_BF16, .features = ATTENTION_ACCUMULATE}},
 	{FULL("backward, shared f16"), BACKWARD = {DOCUMENTS, .dtype = HYS_F16, .features = ATTENTION_SHARED}},
 	{FULL("backward, range"), BACKWARD = {DOCUMENTS, .features = ATTENTION_RANGE}},

@@ -7,6 +7,9 @@
 /* clang-format off */
 static const struct attention_case backward_table[] = {
 	{CORE("accumulate"), SEE(20, 40, .window_keys = 9), .features = ADD | SINK},
+	{CORE("accumulate but dq"), SEE(20, 40, .window_keys = 9), .features = ADD | ATTENTION_WRITE_DQ | SINK},
+	{FULL("accumulate but dq, bf16"), SEE(20, 40), .heads = 6, .kv_heads = 2, .head_dim = 64, .dtype = BF16, .features = ADD | ATTENTION_WRITE_DQ | ATTENTION_DENSE},
+	{FULL("gather accumulate but dq"), SEE(20, 70), GATHER(16), .topk = 40, .features = ADD | ATTENTION_WRITE_DQ | F32_GRADS},
 	{FULL("accumulate f16"), SEE(20, 40), .dtype = F16, .features = ADD},
 	{FULL("accumulate bf16 in f32"), SEE(20, 40), .dtype = BF16, .features = ADD | F32_GRADS},
 	{FULL("accumulate MLA"), SEE(20, 40), .heads = 8, .head_dim = 40, .value_dim = 32, .features = ADD | SHARED},

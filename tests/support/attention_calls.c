@@ -230,8 +230,10 @@ static void place_grads(struct hys_attention_grad_args *args, const struct atten
 	const bool adds = data->about->features & ATTENTION_ACCUMULATE;
 
 	if (before->dq)
-		args->dq = rows_out(place, data, "dq", dtype, adds ? before->dq : NULL, a->heads,
-				    a->head_dim);
+		args->dq = rows_out(
+			place, data, "dq", dtype,
+			adds && !(data->about->features & ATTENTION_WRITE_DQ) ? before->dq : NULL,
+			a->heads, a->head_dim);
 	args->dk = keys_out(place, data, "dk", dtype, before->dk, before->dk, v->keys, a->head_dim);
 	args->dv =
 		keys_out(place, data, "dv", dtype, before->dv, before->dv, v->keys, a->value_dim);
@@ -257,7 +259,8 @@ hys_status attention_backward_call(const struct attention_data *data,
 		args.row_count = data->row_count;
 	}
 	if (data->about->features & ATTENTION_ACCUMULATE)
-		args.flags = HYS_GRAD_ACCUMULATE;
+		args.flags = data->about->features & ATTENTION_WRITE_DQ ? HYS_GRAD_ACCUMULATE_KEYS
+									: HYS_GRAD_ACCUMULATE;
 	args.q = rows_in(place, data, "q", a->dtype, data->q, a->heads, a->head_dim);
 	args.k = keys_in(place, data, "k", data->k, v->keys, a->head_dim);
 	args.v = keys_in(place, data, "v", data->v, v->keys, a->value_dim);
@@ -347,7 +350,8 @@ static void make_before(struct attention_grads *before, const struct attention_d
 	attention_grads_zero(before, data);
 	if (!(data->about->features & ATTENTION_ACCUMULATE))
 		return;
-	fill_before(before->dq, sizes.dq, data, dtype, &rng);
+	if (!(data->about->features & ATTENTION_WRITE_DQ))
+		fill_before(before->dq, sizes.dq, data, dtype, &rng);
 	fill_before(before->dk, sizes.dk, data, dtype, &rng);
 	fill_before(before->dv, sizes.dv, data, dtype, &rng);
 	fill_before(before->dsink, sizes.dsink, data, HYS_F32, &rng);

@@ -26,6 +26,7 @@ enum attention_values {
 #define ATTENTION_RANGE 32u	   /* rows [rows/3, 2 rows/3) of whole tensors */
 #define ATTENTION_RANGE_CUT 64u	   /* the same with tensors of just these rows */
 #define ATTENTION_ACCUMULATE 128u  /* backward: add to what is there */
+#define ATTENTION_WRITE_DQ 4096u   /* with that: but dq is written */
 #define ATTENTION_F32_GRADS 256u   /* backward: gradients in f32 */
 #define ATTENTION_ONLY_DQ 512u	   /* backward: no other gradient */
 #define ATTENTION_ONLY_DK 1024u	   /* backward: dk alone (of the second source: none) */
