@@ -58,7 +58,7 @@ struct backward {
 	uint32_t sets;	       /* bits of those that see the first source */
 	struct hys_call chunk; /* the call, cut to a chunk's rows */
 	struct hys_ocl_flash flash;
-	int64_t slopes; /* where they may be kept; -1 = nowhere */
+	int64_t slopes;		  /* where they may be kept; -1 = nowhere */
 	bool accumulate, several; /* what is summed over rows */
 };
 
@@ -468,7 +468,7 @@ static hys_status sum_slopes(const struct backward *backward)
 {
 	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
 	const struct packed_rows *packed = &backward->packed;
-	const struct gradient to = gradient_of(&tensors->dq, backward->accumulate);
+	const struct gradient to = gradient_of(&tensors->dq, tensors->flags & HYS_GRAD_ACCUMULATE);
 	const int64_t blocks = (int64_t)packed->rows * packed->pad / SLOPE_ROWS;
 	struct hys_ocl_args args = begin(backward, "sum_slopes");
 	hys_ocl_arg_tensor(&args, &tensors->dq);
