@@ -194,6 +194,8 @@ struct hys_cp_sum {
 	struct hys_cp_block *host;	 /* the same on the host */
 	struct hys_cp_block *total;	 /* own rows */
 	struct hys_cp_block *received[2];
+	struct hys_cp_block *packed; /* messages of several runs, one behind the other */
+	int64_t packed_bytes;	     /* so far */
 	struct hys_cp_messages in, out;
 	struct hys_event **fetched; /* [slices] that are on the host */
 	MPI_Request *requests;	    /* of out, then one for each of `received` */

@@ -26,6 +26,16 @@ static hys_status take(struct hys_cp_sum *sum, struct hys_cp_block **block, bool
 	return *block ? HYS_OK : error->status;
 }
 
+/* Of messages that lie in several runs. */
+static int64_t rows_in_runs(const struct hys_cp_messages *messages)
+{
+	int64_t rows = 0;
+
+	for (int32_t i = 0; i < messages->count; i++)
+		rows += messages->list[i].owned ? messages->list[i].rows : 0;
+	return rows;
+}
+
 hys_status hys_cp_sum_prepare(struct hys_cp_batch *batch, struct hys_exec *exec, hys_cut_part part,
 			      const struct hys_tensor *target, bool accumulate, int tag,
 			      struct hys_cp_sum *sum, struct hys_error *error)
@@ -52,6 +62,7 @@ hys_status hys_cp_sum_prepare(struct hys_cp_batch *batch, struct hys_exec *exec,
 	HYS_TRY(hys_cp_messages_make(batch, &way, &sum->out, error));
 	way.mine = true;
 	HYS_TRY(hys_cp_messages_make(batch, &way, &sum->in, error));
+	HYS_TRY(take(sum, &sum->packed, false, rows_in_runs(&sum->out), error));
 	sum->requests = hys_alloc_array(&hys_allocator_default, (int64_t)sum->out.count + 2,
 					sizeof(*sum->requests));
 	sum->fetched = hys_alloc_array(&hys_allocator_default, slices, sizeof(*sum->fetched));
@@ -168,16 +179,50 @@ static hys_status expect(struct hys_cp_sum *sum, int32_t i, struct hys_error *er
 			      &sum->requests[sum->out.count + i % 2], error);
 }
 
+/* What lies in several runs is packed by all threads: MPI would do that piece by
+ * piece while it sends. */
+static const char *pack(struct hys_cp_sum *sum, struct hys_cp_message *message,
+			const float *partial)
+{
+	const int64_t row = sum->row_elements;
+	struct hys_cp_pieces pieces = hys_cp_pieces_of(sum->batch->cut, sum->part,
+						       sum->batch->cp->rank, message->peer, false);
+	char *packed = sum->packed->host + sum->packed_bytes;
+	float *to = (float *)(void *)packed;
+
+	pieces.begin = slice_first(sum, message->slice);
+	pieces.end = slice_first(sum, message->slice + 1);
+	while (hys_cp_piece_next(&pieces)) {
+		const int64_t count = pieces.count * row;
+		const float *from = partial + pieces.first * row;
+
+#pragma omp parallel for schedule(static) if (count > 65536)
+		for (int64_t i = 0; i < count; i++)
+			to[i] = from[i];
+		to += count;
+	}
+	sum->packed_bytes += message->rows * row * 4;
+	message->offset = 0;
+	message->count = (int)message->rows;
+	message->type = sum->out.row;
+	return packed;
+}
+
 static hys_status send_slice(struct hys_cp_sum *sum, int32_t slice, const float *partial,
 			     struct hys_error *error)
 {
 	hys_status status = HYS_OK;
 
 	for (; sum->posted < sum->out.count && sum->out.list[sum->posted].slice == slice;
-	     sum->posted++)
-		HYS_TRY(hys_cp_send(sum->batch->cp, &sum->out.list[sum->posted],
-				    sum->row_elements * 4, (const char *)partial,
+	     sum->posted++) {
+		struct hys_cp_message message = sum->out.list[sum->posted];
+		const char *array = (const char *)partial;
+
+		if (message.owned)
+			array = pack(sum, &message, partial);
+		HYS_TRY(hys_cp_send(sum->batch->cp, &message, sum->row_elements * 4, array,
 				    &sum->requests[sum->posted], error));
+	}
 cleanup:
 	return status;
 }
@@ -267,6 +312,7 @@ static hys_status begin(struct hys_cp_sum *sum, struct hys_error *error)
 
 	sum->requests[sum->out.count] = sum->requests[sum->out.count + 1] = MPI_REQUEST_NULL;
 	sum->posted = sum->next = 0;
+	sum->packed_bytes = 0;
 	HYS_TRY(expect(sum, 0, error));
 	HYS_TRY(expect(sum, 1, error));
 cleanup:
@@ -318,6 +364,7 @@ void hys_cp_sum_clear(struct hys_cp_sum *sum)
 	hys_cp_give(sum->partial);
 	hys_cp_give(sum->host);
 	hys_cp_give(sum->total);
+	hys_cp_give(sum->packed);
 	hys_cp_give(sum->received[0]);
 	hys_cp_give(sum->received[1]);
 	hys_cp_messages_clear(&sum->in);
