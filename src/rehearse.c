@@ -253,7 +253,7 @@ cleanup:
 static hys_status call_alone(struct rehearsal *r, int32_t alone, double *seconds,
 			     struct hys_error *error)
 {
-	bool idle[HYS_LANES_MAX];
+	bool idle[HYS_LANES_MAX] = {false};
 	double factors[HYS_LANES_MAX];
 	hys_status status;
 

@@ -87,7 +87,7 @@ static struct shape keys_shape(const struct hys_problem *problem)
 {
 	const int64_t parts = key_parts(problem), chunk = 2 * parts * HYS_OCL_CHUNK_BYTES;
 	const int64_t channels = problem->attending.head_dim + problem->attending.value_dim;
-	const int64_t others = PAIR_SLOTS * 2 * PAIR_BYTES * parts + BARRIER_BYTES;
+	const int64_t others = (int64_t)PAIR_SLOTS * 2 * PAIR_BYTES * parts + BARRIER_BYTES;
 	struct shape shape = {.stages = hys_min64(channels / HYS_OCL_CHUNK,
 						  (HYS_PTX_LOCAL_MAX - others) / chunk)};
 	shape.bytes = others + shape.stages * chunk;

@@ -479,7 +479,7 @@ static hys_status sum_slopes(const struct backward *backward)
 	hys_ocl_arg(&args, &backward->lists, sizeof(backward->lists));
 	return hys_ocl_flash_launch(
 		&args, hys_ocl_divide_up(blocks, SLOPE_WARPS) * packed->bundles * SLOPE_WARPS * 32,
-		SLOPE_WARPS * 32, backward->job.error);
+		(int64_t)SLOPE_WARPS * 32, backward->job.error);
 }
 
 static hys_status sum_sink(const struct backward *backward, bool first)
