@@ -35,8 +35,8 @@ static const struct hys_kernel kernels[] = {
 #include "omp_kernels.def"
 };
 
-static const char *const capability_names[] = {"avx2",	     "fma", "f16c", "avx512",
-					       "avx512bf16", "amx", "neon", NULL};
+static const char *const capability_names[] = {"avx2", "fma",  "f16c",	   "avx512", "avx512bf16",
+					       "amx",  "neon", "fastbf16", NULL};
 
 #define THREADS_MAX 1024
 

@@ -54,6 +54,8 @@ uint64_t omp_cpu_capabilities(void)
 		found |= OMP_CAN_AMX;
 	if ((found & OMP_CAN_AVX512) && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & BF16_BIT))
 		found |= OMP_CAN_AVX512BF16;
+	if ((found & OMP_CAN_AVX512BF16) && !__builtin_cpu_is("intel"))
+		found |= OMP_CAN_FASTBF16;
 	return found;
 }
 

@@ -27,17 +27,6 @@ bool omp_select_halves(const struct hys_kernel *kernel, const struct hys_device 
 	return false;
 }
 
-/* Intel's multiply as many bf16 a cycle by VDPBF16PS as f32 by two FMAs, or
- * fewer: 0.6 of select.avx512's speed on a Xeon, 1.5 to 2 times it on Zen 4. */
-bool omp_select_pairs(const struct hys_kernel *kernel, const struct hys_device *device,
-		      const struct hys_problem *problem, char reason[HYS_REASON_SIZE])
-{
-	if (strcmp(device->info.vendor, "GenuineIntel") != 0)
-		return omp_select_halves(kernel, device, problem, reason);
-	snprintf(reason, HYS_REASON_SIZE, "slower than f32 on Intel's processors");
-	return false;
-}
-
 /* Smallest biased exponent of what is not 0; 0 when something is denormal. */
 static int32_t lowest_exponent(const uint16_t *x, int64_t n)
 {

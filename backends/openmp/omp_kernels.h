@@ -13,9 +13,6 @@ hys_status omp_select_run(const struct hys_kernel *kernel, struct hys_stream *st
 /* Whether index_q and index_k are bf16, for rows that multiply that as it is. */
 bool omp_select_halves(const struct hys_kernel *kernel, const struct hys_device *device,
 		       const struct hys_problem *problem, char reason[HYS_REASON_SIZE]);
-/* The same, where pairs of bf16 are multiplied faster than f32. */
-bool omp_select_pairs(const struct hys_kernel *kernel, const struct hys_device *device,
-		      const struct hys_problem *problem, char reason[HYS_REASON_SIZE]);
 
 /* omp_select_ref.c: plain loops, all methods. */
 int64_t omp_select_ref_workspace(const struct hys_kernel *kernel, const struct hys_device *device,

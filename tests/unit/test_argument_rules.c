@@ -20,7 +20,7 @@ static void test_numbers(void **state)
 	} cases[] = {
 		{HYS_OP_SELECT, offsetof(struct hys_select_args, method), 4, "method"},
 		{HYS_OP_SELECT, offsetof(struct hys_select_args, method), UINT32_MAX, "method"},
-		{HYS_OP_ATTENTION_BACKWARD, offsetof(struct hys_attention_grad_args, flags), 2,
+		{HYS_OP_ATTENTION_BACKWARD, offsetof(struct hys_attention_grad_args, flags), 4,
 		 "flags"},
 		{HYS_OP_INDEXER_LOSS, offsetof(struct hys_loss_args, flags), 4, "flags"},
 		{HYS_OP_INDEXER_LOSS, offsetof(struct hys_loss_args, reduction), 2, "reduction"},
