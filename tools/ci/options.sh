@@ -3,7 +3,7 @@
 without() { # name option...
     local name=$1
     shift
-    build dev "no-$name" "$@" && run_tests "no-$name" -- -L '^(unit|install)$' -E '^unit\.matrix_faults$'
+    build dev "no-$name" "$@" && run_tests "no-$name" -- -L '^(unit|install)$'
 }
 without opencl -DWITH_OPENCL=OFF -DWITH_CLBLAST=OFF
 without openmp -DWITH_OPENMP=OFF
