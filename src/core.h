@@ -313,6 +313,15 @@ static inline struct hys_tensor *hys_field_tensor(const struct hys_field *field,
 	return (struct hys_tensor *)(void *)((char *)args + field->offset);
 }
 
+static inline int32_t hys_count_operations(uint32_t operations)
+{
+	int32_t count = 0;
+
+	for (; operations; operations &= operations - 1)
+		count++;
+	return count;
+}
+
 static inline int64_t hys_tensor_elements(const struct hys_tensor *tensor)
 {
 	int64_t count = 1;

@@ -227,15 +227,6 @@ static int64_t workspace_bytes(const struct hys_plan *plan)
 	return bytes;
 }
 
-static int32_t count_operations(uint32_t operations)
-{
-	int32_t count = 0;
-
-	for (; operations; operations &= operations - 1)
-		count++;
-	return count;
-}
-
 /* Arrays of int32 and two prefix sums, and a copy on each device that cannot
  * read the host's; with several devices, what tiles of rows cost. */
 static int64_t batch_bytes(const struct hys_plan *plan, const struct hys_batch *batch)
@@ -253,7 +244,8 @@ static int64_t batch_bytes(const struct hys_plan *plan, const struct hys_batch *
 	for (int32_t i = 0; i < plan->device_count; i++)
 		copies += !plan->devices[i]->host_memory;
 	return copies * (batch ? hys_batch_bytes(batch) : 4 * words) + 16 * (rows + 1) +
-	       (plan->device_count > 1 ? count_operations(plan->operations) * (rows / 2 + 16) : 0);
+	       (plan->device_count > 1 ? hys_count_operations(plan->operations) * (rows / 2 + 16)
+				       : 0);
 }
 
 /* ---- time ---- */

@@ -275,19 +275,10 @@ static hys_status report(const struct hys_wish *wish, int32_t step, int32_t step
 	return hys_fail(error, HYS_CANCELLED, 0, "stopped by options.progress before %s", what);
 }
 
-static int32_t count_operations(uint32_t operations)
-{
-	int32_t count = 0;
-
-	for (; operations; operations &= operations - 1)
-		count++;
-	return count;
-}
-
 static hys_status pick_all(struct hys_picker *picker, struct hys_error *error)
 {
 	struct hys_plan *plan = picker->plan;
-	const int32_t steps = plan->device_count * count_operations(plan->operations);
+	const int32_t steps = plan->device_count * hys_count_operations(plan->operations);
 	int32_t step = 0;
 	char what[160];
 	hys_status status;
