@@ -14,6 +14,7 @@
 
 #include "omp_attention.h"
 #include "omp_kernels.h"
+#include "omp_order.h"
 
 #define LANES_WANTED 128
 #define KEYS_AT_ONCE 24
@@ -97,12 +98,18 @@ static int64_t scratch_bytes(const struct hys_problem *problem)
 			 omp_is_narrow(problem) ? omp_narrow_scratch(problem) : 0);
 }
 
+static int64_t order_bytes(int64_t rows)
+{
+	return hys_round_up(rows * (int64_t)sizeof(int32_t), HYS_ALIGN);
+}
+
 int64_t omp_attention_forward_workspace(const struct hys_kernel *kernel,
 					const struct hys_device *device,
 					const struct hys_size *size)
 {
 	(void)kernel;
-	return hys_mul64(scratch_bytes(size->problem), omp_device(device)->threads);
+	return hys_add64(order_bytes(size->rows),
+			 hys_mul64(scratch_bytes(size->problem), omp_device(device)->threads));
 }
 
 static void start_part(const struct omp_forward *f, const struct scratch *scratch,
@@ -300,13 +307,13 @@ static void finish_part(const struct omp_forward *f, const struct scratch *scrat
 	}
 }
 
-/* One row and one set, the last rows first: causal ones have more to do. */
+/* One row and one set. */
 static void set_item(void *context, int64_t item, int32_t thread)
 {
 	const struct omp_forward *f = context;
 	const struct hys_problem *problem = f->call->problem;
 	const int64_t groups = problem->scoring.groups;
-	const int64_t row = f->call->size.rows - 1 - item / groups;
+	const int64_t row = f->order[item / groups];
 	struct omp_arena arena = {f->scratch + thread * f->scratch_bytes, 0};
 	struct scratch *scratch = lay_out(&arena, problem, false);
 	struct omp_heads heads = {0};
@@ -327,7 +334,7 @@ static void rows_item(void *context, int64_t item, int32_t thread)
 	const struct omp_forward *f = context;
 	const struct hys_problem *problem = f->call->problem;
 	const int64_t blocks = omp_ceil_div(f->call->size.rows, f->item_rows);
-	const int64_t row = (blocks - 1 - item % blocks) * f->item_rows;
+	const int64_t row = f->order[item % blocks] * f->item_rows;
 	struct omp_arena arena = {f->scratch + thread * f->scratch_bytes, 0};
 	struct scratch *scratch = lay_out(&arena, problem, true);
 	struct omp_heads heads = {0};
@@ -342,6 +349,18 @@ static void rows_item(void *context, int64_t item, int32_t thread)
 	finish_part(f, scratch, scratch->parts);
 }
 
+/* Key rows that the rows of an item attend to. */
+static int64_t rows_cost(const void *context, int64_t item)
+{
+	const struct omp_forward *f = context;
+	const int64_t end = hys_min64((item + 1) * f->item_rows, f->call->size.rows);
+	int64_t cost = 0;
+
+	for (int64_t t = item * f->item_rows; t < end; t++)
+		cost += omp_attended(&f->rows, t);
+	return cost;
+}
+
 static void attend_all(struct omp_forward *f, int32_t threads)
 {
 	const struct hys_problem *problem = f->call->problem;
@@ -350,15 +369,16 @@ static void attend_all(struct omp_forward *f, int32_t threads)
 	if (omp_is_shared(&f->rows)) {
 		f->item_rows = rows_per_item(problem, rows, threads);
 		f->pitch = omp_pitch(f->item_rows * omp_heads_most(problem));
-		omp_for_rows(threads,
-			     omp_ceil_div(rows, f->item_rows) * problem->attending.kv_heads,
-			     rows_item, f);
+		omp_order(f->order, omp_ceil_div(rows, f->item_rows), rows_cost, f);
+		omp_for(threads, omp_ceil_div(rows, f->item_rows) * problem->attending.kv_heads,
+			rows_item, f);
 		return;
 	}
 	f->item_rows = 1;
 	f->pitch = omp_pitch(omp_heads_most(problem));
-	omp_for_rows(threads, rows * problem->scoring.groups,
-		     omp_is_narrow(problem) ? omp_narrow_item : set_item, f);
+	omp_order(f->order, rows, rows_cost, f);
+	omp_for(threads, rows * problem->scoring.groups,
+		omp_is_narrow(problem) ? omp_narrow_item : set_item, f);
 }
 
 hys_status omp_attention_forward_run(const struct hys_kernel *kernel, struct hys_stream *stream,
@@ -386,6 +406,8 @@ hys_status omp_attention_forward_run(const struct hys_kernel *kernel, struct hys
 	(void)instance, (void)error;
 	f.values = omp_values(&f.keys, &args->v, &args->window_v);
 	f.scale = f.capped ? 1.0f : (float)problem->attending.scale;
+	f.order = (int32_t *)(void *)f.scratch;
+	f.scratch += order_bytes(call->size.rows);
 	attend_all(&f, omp_threads(stream));
 	return HYS_OK;
 }

@@ -16,6 +16,7 @@ struct omp_forward {
 	int64_t pitch; /* of lanes */
 	bool capped;   /* logits, by omp_logits */
 	float scale;   /* of what the softmax gets */
+	int32_t *order; /* of runs of item_rows rows */
 	char *scratch;
 	int64_t scratch_bytes;
 };
@@ -28,7 +29,7 @@ void omp_forward_finish(const struct omp_forward *f, int64_t row, int64_t head, 
 /* ---- omp_attention_narrow.c: sets of one row whose key rows few heads share ---- */
 
 int64_t omp_narrow_scratch(const struct hys_problem *problem);
-/* Set item % groups of row item / groups. */
+/* Set item % groups of row order[item / groups]. */
 void omp_narrow_item(void *context, int64_t item, int32_t thread);
 
 #endif

@@ -85,7 +85,7 @@ void omp_narrow_item(void *context, int64_t item, int32_t thread)
 	const struct omp_forward *f = context;
 	const struct hys_problem *problem = f->call->problem;
 	const int64_t groups = problem->scoring.groups, all = problem->attending.heads;
-	const int64_t row = item / groups, group = item % groups;
+	const int64_t row = f->order[item / groups], group = item % groups;
 	struct omp_arena arena = {f->scratch + thread * f->scratch_bytes, 0};
 	struct scratch s = lay_out(&arena, problem);
 	struct omp_walk walk;

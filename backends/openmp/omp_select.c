@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "omp_kernels.h"
+#include "omp_order.h"
 #include "omp_tile.h"
 
 #define PANEL_BYTES (INT64_C(16) << 10)
@@ -117,6 +118,7 @@ static void lay_out(struct omp_arena *arena, struct omp_select *select, hys_op o
 				 sizeof *select->entries.norms);
 	if (op != HYS_OP_SELECT)
 		select->means = take_panels(arena, select->isa, size->coarse_blocks, dim, 0);
+	select->order = omp_take(arena, size->rows, sizeof *select->order);
 	select->scratch = omp_take(arena, select->threads, sizeof *select->scratch);
 	for (int32_t i = 0; i < select->threads; i++) {
 		struct omp_select_scratch *scratch = arena->base ? select->scratch + i : &none;
@@ -472,16 +474,27 @@ static void exact_tile(const struct omp_select *select, struct omp_select_scratc
 		}
 }
 
-/* The last tile first: causal rows grow. */
+/* Entries that a tile's rows see. */
+static int64_t tile_cost(const void *context, int64_t tile)
+{
+	const struct omp_select *select = context;
+	const struct hys_call *call = select->call;
+	const int64_t end = hys_min64((tile + 1) * select->tile, call->size.rows);
+	int64_t cost = 0;
+	for (int64_t t = tile * select->tile; t < end; t++)
+		cost += hys_max64(omp_number(&call->batch.index_end, t, call->size.entries) -
+					  omp_number(&call->batch.index_begin, t, 0),
+				  0);
+	return cost;
+}
+
 static void tile_item(void *context, int64_t item, int32_t thread)
 {
 	const struct omp_select *select = context;
 	struct omp_select_scratch *scratch = select->scratch + thread;
 	struct omp_select_row rows[OMP_TILE_MAX] = {0};
-	const int64_t all = select->call->size.rows;
-	const int64_t last = omp_ceil_div(all, select->tile) - 1;
-	const int64_t first = (last - item) * select->tile;
-	const int64_t count = hys_min64(select->tile, all - first);
+	const int64_t first = select->order[item] * select->tile;
+	const int64_t count = hys_min64(select->tile, select->call->size.rows - first);
 	for (int64_t r = 0; r < count; r++)
 		rows[r].t = first + r;
 	if (select->half_dim)
@@ -508,6 +521,7 @@ hys_status omp_select_run(const struct hys_kernel *kernel, struct hys_stream *st
 		.dim = call->problem->scoring.dim,
 		.groups = call->problem->scoring.groups,
 	};
+	int64_t tiles;
 	int32_t nan_rows = 0;
 	(void)instance, (void)error;
 	lay_out(&arena, &select, call->op, &call->size);
@@ -518,8 +532,9 @@ hys_status omp_select_run(const struct hys_kernel *kernel, struct hys_stream *st
 	if (call->op != HYS_OP_SELECT)
 		omp_select_means(&select);
 	select.skip = select.entries.norms && omp_bound_pays(&select);
-	omp_for_rows(select.threads, omp_ceil_div(call->size.rows, select.tile), tile_item,
-		     &select);
+	tiles = omp_ceil_div(call->size.rows, select.tile);
+	omp_order(select.order, tiles, tile_cost, &select);
+	omp_for(select.threads, tiles, tile_item, &select);
 	for (int32_t i = 0; i < select.threads; i++)
 		nan_rows += select.scratch[i].nan_rows;
 	if (hys_present(&call->args.select.nan_rows))

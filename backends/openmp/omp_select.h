@@ -55,6 +55,7 @@ struct omp_select {
 	struct omp_panels entries;	    /* index_k */
 	struct omp_panels means;	    /* of coarse blocks, f32 */
 	bool skip;			    /* what a bound shows to be needless */
+	int32_t *order;			    /* of tiles */
 	struct omp_select_scratch *scratch; /* [threads] */
 };
 
