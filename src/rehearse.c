@@ -12,17 +12,19 @@
 
 /* As many rows as take about so long, in tensors of so many bytes. Nobody minds
  * how calls are shared that are over much sooner. */
-#define TIME_S 0.08
+#define TIME_S 0.05
 #define TIME_LEAST_S 0.002
-#define BYTES_MOST ((int64_t)64 << 20)
+#define BYTES_MOST ((int64_t)256 << 20) /* more than caches hold */
 #define ROWS_LEAST INT64_C(256)
-/* Calls of a share; the one that others disturbed least counts. */
-#define CALLS 3
+/* Calls of a share: the median counts, for calls will be disturbed, too. */
+#define CALLS 5
 /* Shares that are tried; corrections below this are not worth another. */
 #define LESSONS 3
 #define CLOSE_ENOUGH 0.03
 /* Devices that may be the fastest one alone, by what they were found to take. */
 #define MAY_BE_FASTER 2
+/* Sharing has to be that much faster than one device alone. */
+#define LEAST_GAIN 0.03
 /* A call on a device that is no help: as long as wisdom can say. */
 #define NEVER_S 9
 
@@ -165,34 +167,54 @@ static hys_status submit(struct rehearsal *r, struct hys_error *error)
 	}
 }
 
-/* The shortest of some calls, and what devices took for it: factors of what was
- * foretold, 0 of those that had no rows. */
-static hys_status call(struct rehearsal *r, int32_t calls, double *seconds, double *factors,
-		       struct hys_error *error)
+static hys_status call(struct rehearsal *r, double *seconds, struct hys_error *error)
 {
+	const double begun = hys_now_s();
+	hys_status status;
+
+	HYS_TRY(submit(r, error));
+	HYS_TRY(hys_exec_finish(r->exec, error));
+	*seconds = hys_now_s() - begun;
+cleanup:
+	return status;
+}
+
+static void sort(double *values, int32_t count)
+{
+	for (int32_t i = 1; i < count; i++) {
+		const double value = values[i];
+		int32_t place = i;
+
+		for (; place > 0 && values[place - 1] > value; place--)
+			values[place] = values[place - 1];
+		values[place] = value;
+	}
+}
+
+/* What devices take of what was foretold, 0 of those that have no rows: the medians
+ * of some calls. */
+static hys_status find_factors(struct rehearsal *r, double *factors, struct hys_error *error)
+{
+	double all[HYS_LANES_MAX][CALLS], seconds;
 	hys_status status = HYS_OK;
 
-	*seconds = (double)INFINITY;
-	for (int32_t n = 0; n < calls; n++) {
+	for (int32_t n = 0; n < CALLS; n++) {
 		struct hys_tally before[HYS_LANES_MAX];
-		double took = -hys_now_s();
 
 		for (int32_t i = 0; i < r->plan->device_count; i++)
 			before[i] = r->exec->lanes[i].tallies[r->op];
-		HYS_TRY(submit(r, error));
-		HYS_TRY(hys_exec_finish(r->exec, error));
-		took += hys_now_s();
-		if (!(took < *seconds))
-			continue;
-		*seconds = took;
+		HYS_TRY(call(r, &seconds, error));
 		for (int32_t i = 0; i < r->plan->device_count; i++) {
 			const struct hys_tally *after = &r->exec->lanes[i].tallies[r->op];
 			const double foretold_s = after->foretold_s - before[i].foretold_s;
 
-			factors[i] = foretold_s > 0
-					     ? (after->busy_s - before[i].busy_s) / foretold_s
-					     : 0;
+			all[i][n] = foretold_s > 0 ? (after->busy_s - before[i].busy_s) / foretold_s
+						   : 0;
 		}
+	}
+	for (int32_t i = 0; i < r->plan->device_count; i++) {
+		sort(all[i], CALLS);
+		factors[i] = all[i][CALLS / 2];
 	}
 cleanup:
 	return status;
@@ -230,11 +252,11 @@ static hys_status learn(struct rehearsal *r, struct hys_error *error)
 	double factors[HYS_LANES_MAX] = {0}, seconds;
 	hys_status status;
 
-	HYS_TRY(call(r, 1, &seconds, factors, error));
+	HYS_TRY(call(r, &seconds, error));
 	for (int32_t lesson = 0; lesson < LESSONS; lesson++) {
 		double least = (double)INFINITY, most = 0;
 
-		HYS_TRY(call(r, CALLS, &seconds, factors, error));
+		HYS_TRY(find_factors(r, factors, error));
 		for (int32_t i = 0; i < r->plan->device_count; i++) {
 			const double factor = mean_factor(r, factors, i);
 
@@ -254,35 +276,34 @@ static hys_status call_alone(struct rehearsal *r, int32_t alone, double *seconds
 			     struct hys_error *error)
 {
 	bool idle[HYS_LANES_MAX] = {false};
-	double factors[HYS_LANES_MAX];
 	hys_status status;
 
 	for (int32_t i = 0; i < r->plan->device_count; i++) {
 		idle[i] = hys_plan_pace(r->plan, r->op, i)->idle;
 		hys_plan_pace(r->plan, r->op, i)->idle = i != alone;
 	}
-	status = call(r, 1, seconds, factors, error);
+	status = call(r, seconds, error);
 	for (int32_t i = 0; i < r->plan->device_count; i++)
 		hys_plan_pace(r->plan, r->op, i)->idle = idle[i];
 	return status;
 }
 
-/* Whether device i does it as fast as all: turn by turn, so that what disturbs one
+/* Whether device i does it nearly as fast as all: turn by turn, so that what disturbs one
  * disturbs the others. */
 static hys_status compete(struct rehearsal *r, int32_t i, bool *wins, double *alone_s,
 			  struct hys_error *error)
 {
-	double together_s = (double)INFINITY, factors[HYS_LANES_MAX], seconds;
+	double alone[CALLS], together[CALLS];
 	hys_status status = HYS_OK;
 
-	*alone_s = (double)INFINITY;
 	for (int32_t n = 0; n < CALLS; n++) {
-		HYS_TRY(call_alone(r, i, &seconds, error));
-		*alone_s = fmin(*alone_s, seconds);
-		HYS_TRY(call(r, 1, &seconds, factors, error));
-		together_s = fmin(together_s, seconds);
+		HYS_TRY(call_alone(r, i, &alone[n], error));
+		HYS_TRY(call(r, &together[n], error));
 	}
-	*wins = *alone_s <= together_s;
+	sort(alone, CALLS);
+	sort(together, CALLS);
+	*alone_s = alone[CALLS / 2];
+	*wins = *alone_s <= together[CALLS / 2] * (1 + LEAST_GAIN);
 cleanup:
 	return status;
 }

@@ -75,15 +75,14 @@ static double random_between(uint64_t *state, double low, double high)
 	return low + (high - low) * (double)(next_random(state) >> 11) * 0x1p-53;
 }
 
-/* Small integers where a choice hangs on the scores, so that they are exact in
- * f32; spread like a unit normal elsewhere. */
+/* Spread like a unit normal, but for small integers where they are to be exact. */
 static double random_value(const struct hys_trial *trial, const char *name, uint64_t *state)
 {
 	if (strcmp(name, "index_q_scale") == 0 || strcmp(name, "index_k_scale") == 0)
 		return ldexp(1, (int)random_below(state, 3) - 1);
 	if (strncmp(name, "lse", 3) == 0)
 		return log((double)trial->size.keys + 1) + random_between(state, -1, 1);
-	if (is_select(trial->op))
+	if (is_select(trial->op) && trial->size.exact)
 		return (double)(random_below(state, 7) - 3);
 	return random_between(state, -1.7, 1.7);
 }

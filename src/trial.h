@@ -14,6 +14,8 @@ struct hys_trial_size {
 	int64_t rows, keys, window_keys;
 	int64_t topk;
 	bool documents; /* three, one of them without keys; else one */
+	bool exact;	/* select: small integers, so that scores are exact in f32. Then many
+			   are equal, which takes another time than scores of real calls. */
 };
 
 /* Inputs and outputs of one call, in one block of memory. */

@@ -42,10 +42,9 @@ struct outcome {
 	char reason[256]; /* why a device has nothing */
 };
 
-/* The fastest device by itself. */
+/* Each device by itself. */
 struct alone {
-	double seconds;
-	int32_t device;
+	double seconds[DEVICES_MAX], fastest_s;
 };
 
 struct balance {
@@ -338,16 +337,14 @@ static bool run_alone(struct balance *b, const struct shape *shape, int32_t devi
 	return ok;
 }
 
-/* The fastest of them: what sharing has to beat. */
 static bool find_alone(struct balance *b, const struct shape *shape, struct operands *operands,
 		       struct alone *alone)
 {
 	for (int32_t i = 0; i < b->count; i++) {
-		double seconds;
-		if (!run_alone(b, shape, i, operands, &seconds))
+		if (!run_alone(b, shape, i, operands, &alone->seconds[i]))
 			return false;
-		if (i == 0 || seconds < alone->seconds)
-			*alone = (struct alone){.seconds = seconds, .device = b->devices[i]};
+		if (i == 0 || alone->seconds[i] < alone->fastest_s)
+			alone->fastest_s = alone->seconds[i];
 	}
 	return true;
 }
@@ -360,19 +357,17 @@ static void print_head(const struct balance *b)
 	       "rows, by device\n%-22s %-18s %-6s ",
 	       "rows", "operation", "speeds");
 	if (b->compare)
-		printf("%15s ", "fastest alone");
+		printf("%*s ", 11 * (int)b->count, "alone, by device");
 	printf(" %-10s %9s %10s ", "split", "imbalance", "time");
 	printf(b->compare ? "%6s  shares\n" : "  shares\n", "gain");
 }
 
 /* On the first line only. */
-static void print_alone(const struct alone *alone)
+static void print_alone(const struct balance *b, const struct alone *alone)
 {
-	char text[48] = "";
-	if (alone)
-		snprintf(text, sizeof text, "%d: %s", (int)alone->device,
-			 tool_time(alone->seconds));
-	printf("%15s ", text);
+	for (int32_t i = 0; i < b->count; i++)
+		printf(" %10s", alone ? tool_time(alone->seconds[i]) : "");
+	printf(" ");
 }
 
 static void print_outcome(const struct balance *b, const struct shape *shape,
@@ -381,11 +376,11 @@ static void print_outcome(const struct balance *b, const struct shape *shape,
 	printf("%-22s %-18s %-6s ", split ? "" : shape->name, split ? "" : hys_op_name(shape->op),
 	       split ? "" : b->speeds);
 	if (b->compare)
-		print_alone(split ? NULL : alone);
+		print_alone(b, split ? NULL : alone);
 	printf(" %-10s %9.3f %10s ", split_names[split], outcome->imbalance,
 	       tool_time(outcome->seconds));
 	if (b->compare)
-		printf("%5.2fx ", alone->seconds / outcome->seconds);
+		printf("%5.2fx ", alone->fastest_s / outcome->seconds);
 	for (int32_t i = 0; i < b->count; i++)
 		printf(" %5.1f%%", 100 * outcome->share[i]);
 	printf("%s%s\n", outcome->reason[0] ? "  " : "", outcome->reason);
@@ -402,8 +397,9 @@ static void print_json(const struct balance *b, const struct shape *shape,
 	cJSON_AddNumberToObject(line, "imbalance", outcome->imbalance);
 	cJSON_AddNumberToObject(line, "seconds", outcome->seconds);
 	if (b->compare) {
-		cJSON_AddNumberToObject(line, "fastest_alone_s", alone->seconds);
-		cJSON_AddNumberToObject(line, "fastest_alone", alone->device);
+		cJSON *times = cJSON_AddArrayToObject(line, "alone_s");
+		for (int32_t i = 0; i < b->count; i++)
+			cJSON_AddItemToArray(times, cJSON_CreateNumber(alone->seconds[i]));
 	}
 	shares = cJSON_AddArrayToObject(line, "shares");
 	for (int32_t i = 0; i < b->count; i++)
@@ -416,7 +412,7 @@ static bool run_shape(struct balance *b, const struct shape *shape)
 {
 	struct operands operands;
 	struct outcome outcomes[SPLITS];
-	struct alone alone = {0, 0};
+	struct alone alone = {{0}, 0};
 	bool ok = make_operands(&operands, shape, b->rows, b->dtype);
 	memset(outcomes, 0, sizeof outcomes);
 	if (!ok)
