@@ -1,4 +1,4 @@
-/* Planted: a context that nobody destroys. */
+/* Planted: contexts that nobody destroys. One could still be found by what is left of its address somewhere. */
 #include "hyscale/hyscale.h"
 
 static struct hys_context *make(void)
@@ -11,8 +11,10 @@ static struct hys_context *make(void)
 
 int main(void)
 {
-	struct hys_context *volatile context = make();
+	struct hys_context *volatile context = NULL;
 
+	for (int i = 0; i < 8; i++)
+		context = make();
 	context = NULL;
 	return context != NULL;
 }
