@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
 . tools/ci/common.sh
 need clang clang
-build fuzz fuzz && run_tests fuzz -- -L '^fuzz$'
+programs=fuzzers build fuzz fuzz && run_tests fuzz -- -L '^fuzz$'
 finish
