@@ -6,12 +6,15 @@
  * KEYS_LOCAL, HAND_OVER. */
 #define HEAD_PANELS ((HEAD_DIM + 63) / 64)
 #define VALUE_PANELS ((VALUE_DIM + 63) / 64)
+#define EIGHTS
 #include "flash_tiles.clh"
 #include "flash_gradient.clh"
 #include "flash_lists.clh"
 #include "flash_backward_rows_mma.clh"
 #define LISTS
 #define KEY_TILE 64
-#define ROW_PLACES 5
+/* Even: two groups take turns, and one that does not see all that a place holds could take a phase of its barrier
+ * for the one before the last. */
+#define ROW_PLACES 4
 #include "flash_backward_keys.clh"
 #include "flash_backward_slopes.clh"

@@ -17,7 +17,7 @@
 #define KEY_STAGES 3
 #define VALUE_STAGES 2
 #define PLACES 3	/* of packed rows, for keys of 128 */
-#define LISTED_PLACES 5 /* for those of 64 */
+#define LISTED_PLACES 4 /* for those of 64 */
 #define LISTED_KEYS 64
 #define PLACE_ROWS 64
 #define PLACE_EXTRA (1024 + 64)
@@ -31,6 +31,7 @@
 #define SLOPE_ROWS 16 /* of which slopes are kept at once */
 #define SLOPE_WARPS 4
 #define DOT_LANES 8
+#define EIGHT 8
 
 /* `struct packed_rows` of the kernels. */
 struct packed_rows {
@@ -340,13 +341,16 @@ static hys_status pack_rows(const struct backward *backward, const struct hys_te
 
 /* ---- the range of f16 ---- */
 
+/* Of `bytes` bytes in runs of `run` that begin `step` after each other. */
 static hys_status find_largest(const struct backward *backward, int64_t from, int64_t bytes,
-			       int32_t number)
+			       int64_t run, int64_t step, int32_t number)
 {
 	struct hys_ocl_args args = begin(backward, "find_largest");
 	hys_ocl_arg_work(&args, &backward->job);
 	hys_ocl_arg_i64(&args, from);
 	hys_ocl_arg_i64(&args, bytes / 16);
+	hys_ocl_arg_i64(&args, run);
+	hys_ocl_arg_i64(&args, step);
 	hys_ocl_arg_i64(&args, backward->packed.most + number * (int64_t)sizeof(uint32_t));
 	return hys_ocl_flash_launch(&args, bytes / 16, LOCAL, backward->job.error);
 }
@@ -354,20 +358,28 @@ static hys_status find_largest(const struct backward *backward, int64_t from, in
 static hys_status find_most(const struct backward *backward)
 {
 	const struct hys_attending *attending = &backward->call->problem->attending;
+	/* with lists eight rows of q's panels and of grad_o's lie beside each other */
+	const int64_t value = EIGHT * PANEL(attending->value_dim);
+	const int64_t both = value + EIGHT * PANEL(attending->head_dim);
+	const int64_t all = packed_count(backward) * PANEL(attending->value_dim);
 	struct hys_ocl_args args = begin(backward, "clear_largest");
 	hys_status status;
 
 	hys_ocl_arg_work(&args, &backward->job);
 	hys_ocl_arg_i64(&args, backward->packed.most);
 	HYS_TRY(hys_ocl_flash_launch(&args, 2, 1, backward->job.error));
-	HYS_TRY(find_largest(backward, backward->packed.grad_o,
-			     packed_count(backward) * PANEL(attending->value_dim), 0));
+	if (backward->way->lists)
+		HYS_TRY(find_largest(backward, backward->packed.q + both - value, all, value, both,
+				     0));
+	else
+		HYS_TRY(find_largest(backward, backward->packed.grad_o, all, all, all, 0));
 	for (int32_t i = 0; i < 2; i++)
-		if (hys_present(&backward->sources[i].k))
-			HYS_TRY(find_largest(backward, backward->sources[i].values,
-					     backward->sources[i].pitch * attending->kv_heads *
-						     PANEL(attending->value_dim),
-					     1));
+		if (hys_present(&backward->sources[i].k)) {
+			const int64_t bytes = backward->sources[i].pitch * attending->kv_heads *
+					      PANEL(attending->value_dim);
+			HYS_TRY(find_largest(backward, backward->sources[i].values, bytes, bytes,
+					     bytes, 1));
+		}
 cleanup:
 	return status;
 }
