@@ -10,7 +10,7 @@
 #include "select_pick.clh"
 
 #define ORDER_ITEMS 512
-#define HELD 16
+#define HELD 17 /* 64 blocks of 128 entries and one at the end */
 #include "select_order.clh"
 
 #define ELEMENT_TYPE INDEX_TYPE
@@ -25,22 +25,42 @@
 
 /* ---- means ---- */
 
-/* Splits means: `parts` [2][keys][DIM]. Work-items: numbers. */
-__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void
-split_means(const __global uchar *means, long means_at, long count, __global uchar *parts,
-	    long parts_at)
+#define SMALL 0x1p-64f /* means that are smaller are multiplied by its inverse, for bf16's sake */
+
+/* The largest of 64 numbers that are not negative. */
+INLINE float most_of_64(float own, __local uint *most)
 {
-	const long i = (long)get_global_id(0);
-	if (i >= count)
-		return;
-	const float x = WORK(const float, means)[i];
-	ushort high = round_bf16(x);
-	/* what rounds to infinity, but is none, is cut instead */
-	if (isfinite(x) && (high & 0x7f80u) == 0x7f80u)
-		high = (ushort)(as_uint(x) >> 16);
-	const float rest = x - as_float((uint)high << 16);
-	WORK(ushort, parts)[i] = high;
-	WORK(ushort, parts)[count + i] = isfinite(x) ? round_bf16(rest) : 0;
+	const uint item = (uint)get_local_id(0), bits = most_of_warp(as_uint(own));
+	if (item % 32u == 0)
+		most[item / 32u] = bits;
+	barrier(CLK_LOCAL_MEM_FENCE);
+	return as_float(max(most[0], most[1]));
+}
+
+/* Splits means: `parts` [2][keys][DIM], then f32 [keys], which their scores are multiplied by.
+ * Work-groups: means. */
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void
+split_means(const __global uchar *means, long means_at, __global uchar *parts, long parts_at)
+{
+	__local uint most[2];
+	const long mean = (long)get_group_id(0), count = (long)get_num_groups(0) * DIM;
+	const __global float *from = WORK(const float, means) + mean * DIM;
+	__global ushort *high = WORK(ushort, parts) + mean * DIM, *low = high + count;
+	float own = 0.0f;
+	for (int d = (int)get_local_id(0); d < DIM; d += 64)
+		own = fmax(own, fabs(from[d])); /* not of NaN */
+	const float scale = most_of_64(own, most) < SMALL ? 1.0f / SMALL : 1.0f;
+	for (int d = (int)get_local_id(0); d < DIM; d += 64) {
+		const float x = from[d] * scale;
+		ushort bits = round_bf16(x);
+		/* what rounds to infinity, but is none, is cut instead */
+		if (isfinite(x) && (bits & 0x7f80u) == 0x7f80u)
+			bits = (ushort)(as_uint(x) >> 16);
+		high[d] = bits;
+		low[d] = isfinite(x) ? round_bf16(x - as_float((uint)bits << 16)) : 0;
+	}
+	if (get_local_id(0) == 0)
+		((__global float *)(WORK(ushort, parts) + 2 * count))[mean] = 1.0f / scale;
 }
 
 /* ---- scoring ---- */
@@ -67,12 +87,14 @@ INLINE struct ring lay_out(__local uchar *memory)
 
 /* Where the keys are that a line scores: bytes, bytes apart. Place p of `count` is row p of them, or, with
  * a list, entry p % COARSE of the block that starts at list[p / COARSE]; `least` and `most` are the first
- * and the last that may be read. With `parts` 2, what is added to a key's row lies `part_bytes` behind. */
+ * and the last that may be read. With `parts` 2, what is added to a key's row lies `part_bytes` behind, and
+ * scores are multiplied by scales[p]. */
 struct source {
 	const __global uchar *first;
 	long pitch, part_bytes;
 	const __global int *list;
 	int count, parts, least, most;
+	const __global float *scales;
 };
 
 static inline int tiles_of(const struct source *from)
@@ -240,7 +262,7 @@ INLINE void weigh(struct scoring sc, const __global float *w, long4 w_at, long r
 			const float score = sum_pairs(sums[0], sums[1], lane);            \
 			const int place = (tile + t) * TILE_KEYS + own;                   \
 			if (place < from.count)                                           \
-				to[place] = score;                                        \
+				to[place] = parts > 1 ? score * from.scales[place] : score; \
 		}                                                                         \
 	}
 
@@ -280,7 +302,9 @@ score_means(SCORE_ARGS, const __global int *coarse_base, long coarse_base_at,
 	const long line = (long)get_group_id(1), row = row_first + line / sc.groups;
 	const int2 seen = key_interval(TILE_ROW(row, sc.coarse), coarse_base + coarse_base_at + row);
 	const struct source from = {parts + parts_at + (long)seen.x * (DIM * 2), DIM * 2, part_bytes, 0,
-				    seen.y - seen.x, 2, 0, seen.y - seen.x - 1};
+				    seen.y - seen.x, 2, 0, seen.y - seen.x - 1,
+				    (const __global float *)(parts + parts_at + 2 * part_bytes) +
+					    seen.x};
 	__global float *to = WORK(float, lines) + line * line_size;
 	SCORE_LINE(2)
 }
@@ -295,7 +319,7 @@ score_kept(SCORE_ARGS, const __global uchar *lists, long lists_at, int slots, __
 	const __global int *list = WORK(const int, lists) + line * (slots + 1);
 	const struct tiling t = TILE_ROW(row, 1);
 	const struct source from = {(const __global uchar *)k + 2 * k_at.s0, 2 * k_at.s1, 0, list + 1,
-				    list[0] * COARSE, 1, t.begin, t.end - 1};
+				    list[0] * COARSE, 1, t.begin, t.end - 1, 0};
 	__global float *to = WORK(float, lines) + line * slots * COARSE;
 	SCORE_LINE(1)
 }
@@ -319,6 +343,7 @@ INLINE void hold_line(const __global float *scores, int begin, int end, struct h
 		held->order[j] = order_of(as_float(held->order[j]));
 		held->entry[j] = p < end ? p : -1;
 	}
+	limit_items(held);
 }
 
 static inline int entry_at(const __global int *list, int position)

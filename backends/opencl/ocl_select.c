@@ -312,7 +312,9 @@ void hys_ocl_select_lay_out(const struct hys_ocl_select *select,
 
 	layout->flags = take(layout, size->rows * (int64_t)sizeof(int32_t));
 	layout->means = take(layout, coarse ? layout->keys * dim_bytes : 0);
-	layout->parts = take(layout, select->scorer == HYS_OCL_SCORE_WGMMA ? layout->keys * dim_bytes : 0);
+	layout->parts = take(layout, select->scorer == HYS_OCL_SCORE_WGMMA
+					     ? layout->keys * (dim_bytes + (int64_t)sizeof(float))
+					     : 0);
 	layout->strip = take(
 		layout, select->scorer == HYS_OCL_SCORE_CPU ? layout->strip_keys * dim_bytes : 0);
 	if (select->scorer == HYS_OCL_SCORE_CPU && op == HYS_OP_SELECT_COARSE_TO_FINE)

@@ -4,7 +4,7 @@
 /* As in select_fine_wgmma.cl: of work-groups that score, of those that choose, what these hold. */
 #define WGMMA_ITEMS 256
 #define WGMMA_ORDER_ITEMS 512
-#define WGMMA_HELD 8192
+#define WGMMA_HELD 8704
 
 /* A call in progress. */
 struct job {
@@ -261,12 +261,10 @@ static hys_status score_entries(const struct job *job, struct hys_error *error)
 /* Means as two bf16 each, the second what the first leaves. */
 static hys_status split_means(const struct job *job, struct hys_error *error)
 {
-	const int64_t count = job->layout.keys * job->call->problem->scoring.dim;
 	struct hys_ocl_args args = begin(job, "split_means");
 	work_arg(&args, job, job->layout.means);
-	hys_ocl_arg_i64(&args, count);
 	work_arg(&args, job, job->layout.parts);
-	return launch(&args, hys_ocl_divide_up(count, 256), 1, 256, error);
+	return launch(&args, job->layout.keys, 1, 64, error);
 }
 
 static hys_status score_means(const struct job *job, struct hys_error *error)
