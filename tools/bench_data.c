@@ -102,23 +102,49 @@ struct hys_tensor bench_keys(struct bench_data *data, hys_dtype dtype, int64_t k
 	return hys_device(buffer, 0, dtype, 2, keys, dim, 0);
 }
 
-struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
-			       int64_t n1, int64_t n2, double spread)
+/* Makes some rows equal to the one before. */
+static void repeat_rows(char *host, int64_t rows, int64_t row_bytes, double share)
 {
-	int64_t n = n0 * (rank > 1 ? n1 : 1) * (rank > 2 ? n2 : 1);
-	int64_t bytes = n * (int64_t)hys_dtype_size(dtype);
+	for (int64_t t = 1; t < rows; t++) {
+		uint64_t seed = (uint64_t)t;
+		if ((double)(next(&seed) >> 11) * 0x1p-53 < share)
+			memcpy(host + t * row_bytes, host + (t - 1) * row_bytes, (size_t)row_bytes);
+	}
+}
+
+/* Normal numbers times `spread`. */
+static struct hys_buffer *filled(struct bench_data *data, hys_dtype dtype, int64_t rows, int64_t n,
+				 double spread, double share)
+{
+	const int64_t bytes = n * (int64_t)hys_dtype_size(dtype);
 	struct hys_buffer *buffer = new_buffer(data, bytes);
 	if (buffer && spread > 0) {
 		char *host = malloc((size_t)bytes + 1);
-		if (host)
+		if (host) {
 			bench_fill(host, dtype, n, spread, &data->seed);
-		if (!host)
-			fail(data, HYS_OUT_OF_MEMORY, "no host memory to make operands in");
-		else
+			if (share > 0)
+				repeat_rows(host, rows, bytes / rows, share);
 			upload(data, buffer, host, bytes);
+		} else {
+			fail(data, HYS_OUT_OF_MEMORY, "no host memory to make operands in");
+		}
 		free(host);
 	}
-	return hys_device(buffer, 0, dtype, rank, n0, n1, n2);
+	return buffer;
+}
+
+struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
+			       int64_t n1, int64_t n2, double spread)
+{
+	const int64_t n = n0 * (rank > 1 ? n1 : 1) * (rank > 2 ? n2 : 1);
+	return hys_device(filled(data, dtype, n0, n, spread, 0), 0, dtype, rank, n0, n1, n2);
+}
+
+struct hys_tensor bench_rows(struct bench_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
+			     int64_t n1, int64_t n2, double share)
+{
+	const int64_t n = n0 * n1 * (rank > 2 ? n2 : 1);
+	return hys_device(filled(data, dtype, n0, n, 1, share), 0, dtype, rank, n0, n1, n2);
 }
 
 /* Marks `count` of `choices` places (Floyd's sampling). */

@@ -13,11 +13,12 @@ static void make_select(struct bench_data *d, const struct bench *b, struct hys_
 	const struct hys_scoring *s = &b->problem.scoring;
 	int64_t entries = b->keys / s->pool;
 	bool f8 = s->dtype == HYS_F8E4M3;
+	double share = (double)b->share / 100;
 	args->struct_size = sizeof *args;
 	args->method = b->problem.choosing.method;
-	args->index_q = bench_tensor(d, s->dtype, 3, b->rows, s->heads, s->dim, 1);
+	args->index_q = bench_rows(d, s->dtype, 3, b->rows, s->heads, s->dim, share);
 	args->index_k = bench_keys(d, s->dtype, entries, s->dim, (double)b->key_spread / 10);
-	args->index_w = bench_tensor(d, HYS_F32, 2, b->rows, s->heads, 0, 1);
+	args->index_w = bench_rows(d, HYS_F32, 2, b->rows, s->heads, 0, share);
 	args->indices = bench_tensor(d, HYS_I32, 3, b->rows, s->groups, b->topk, 0);
 	args->counts = bench_tensor(d, HYS_I32, 2, b->rows, s->groups, 0, 0);
 	if (f8) {

@@ -84,7 +84,9 @@ static const struct argp_option options[] = {
 	{"granularity", KEY_GRANULARITY, "N", 0, "Key rows per index (default 1)", 0},
 	{"groups", KEY_GROUPS, "N", 0, "Groups of heads that choose for themselves (default 1)", 0},
 	{"share", KEY_SHARE, "PERCENT", 0,
-	 "Of a row's choices, how many the row before has made, too (default 0: at random)", 0},
+	 "Of a row's choices, how many the row before has made, too; of select's rows, how many are "
+	 "like the row before (default 0: at random)",
+	 0},
 	{"window", KEY_WINDOW, "N", 0, "Last rows that are always attended", 0},
 	{"pool", KEY_POOL, "N", 0, "Key rows per entry (pool: default 4)", 0},
 	{"coarse-block", KEY_COARSE_BLOCK, "N", 0,

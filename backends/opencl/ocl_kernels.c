@@ -29,7 +29,7 @@
 		.name = row_name, .op = row_op, .needs = HYS_OCL_WGMMA,                 \
 		.efficiency = 8.0, .applicable = hys_ocl_select_fine_applicable,        \
 		.workspace = hys_ocl_select_workspace, .run = hys_ocl_select_run,       \
-		.detail = &hys_ocl_fine_wgmma, .unproven = true                         \
+		.detail = &hys_ocl_fine_wgmma                                           \
 	}
 /* One row for each vendor's matrix unit. */
 #define SELECT_MATRIX(row_name, row_op, row_needs, row_detail)                         \
@@ -73,8 +73,7 @@
 const struct hys_kernel hys_ocl_kernels[] = {
 	SCAN("select.wgmma", HYS_OCL_WGMMA, 8.0, &hys_ocl_scan_wgmma, false),
 	SCAN("select.wgmma.e4m3", HYS_OCL_WGMMA, 12.0, &hys_ocl_scan_wgmma_e4m3, false),
-	/* waits for all its conformance cases to pass on a device, as the coarse rows of wgmma do */
-	SCAN("select.scan.mma", HYS_OCL_MMA, 5.0, &hys_ocl_scan_mma, true),
+	SCAN("select.scan.mma", HYS_OCL_MMA, 5.0, &hys_ocl_scan_mma, false),
 	SELECT("select.cpu", HYS_OP_SELECT, HYS_OCL_CPU, 0.3, &hys_ocl_select_cpu),
 	SELECT_UNITS("select", HYS_OP_SELECT, &hys_ocl_select_matrix),
 	SELECT("select.tile", HYS_OP_SELECT, 0, 0.2, &hys_ocl_select_tile),
