@@ -127,6 +127,15 @@ struct hys_batch_view {
 	struct hys_tensor entry_block; /* [E] its complete coarse block, or -1 */
 };
 
+/* From row `at` of a call on, rows lie `by` further than they are numbered, in
+ * tensors and in the batch's arrays: those between are another device's. Gaps
+ * ascend and add up. */
+struct hys_gap {
+	int64_t at, by;
+};
+
+#define HYS_GAPS_MAX 7
+
 /* One operation on one device. All tensors are cut to the call's rows (their
  * first dimension is size.rows where the public header says "rows"), strides
  * are filled in, and lie either in host memory (device->host_memory; offset is
@@ -139,6 +148,8 @@ struct hys_call {
 	const struct hys_problem *problem; /* completed: no defaults left */
 	struct hys_size size;
 	int64_t row_first; /* the batch's number of this call's row 0 */
+	struct hys_gap gaps[HYS_GAPS_MAX];
+	int32_t gap_count; /* 0 unless the kernel takes gaps */
 	struct hys_batch_view batch;
 	struct hys_region workspace;  /* what kernel->workspace asked for */
 	int32_t topk[HYS_GROUPS_MAX]; /* select: per group, filled */
@@ -188,6 +199,8 @@ struct hys_kernel {
 	/* Adds up in no fixed order, so its bits differ from run to run: only
 	 * used when it is asked for by name. */
 	bool order_free;
+	/* Takes calls whose rows have gaps. */
+	bool gaps;
 };
 
 /* A strided copy between host memory and a region: count[0] x count[1] runs of

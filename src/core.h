@@ -410,6 +410,8 @@ void hys_gather_forgive(struct hys_gather *gather);
  * lane, laid out in its workspace; answers the bytes that it needs there. */
 int64_t hys_task_cut(const struct hys_exec *exec, int32_t lane, struct hys_task *task,
 		     int64_t first, int64_t count);
+/* Of a task that is cut: between its rows lie others. */
+void hys_task_set_gaps(struct hys_task *task, const struct hys_gap *gaps, int32_t count);
 
 /* buffer.c: where a tensor in a replicated buffer lies on the plan's device i. */
 struct hys_region hys_replica_region(const struct hys_tensor *tensor, int32_t i);

@@ -7,7 +7,9 @@
 
 /* Rows of the operation at hand, and how far they are. */
 struct hys_turn {
-	struct hys_range range; /* counted from the call's first row */
+	struct hys_range range; /* counted from the call's first row; gaps left out */
+	struct hys_gap gaps[HYS_GAPS_MAX];
+	int32_t gap_count;
 	bool taken, done;
 };
 
@@ -48,6 +50,13 @@ struct hys_gather {
 	struct hys_lane_cost costs[HYS_LANES_MAX];
 	struct hys_gather_lane *lanes;
 };
+
+/* deal.c: turns before anybody has begun. The batch's ranges, as far as the call
+ * has them; or one run of rows for each lane, such that all take as long. */
+void hys_gather_deal_ranges(struct hys_exec *exec, const struct hys_task *task);
+void hys_gather_deal_by_cost(struct hys_gather *gather);
+/* Rows of one lane, or, -1, of whoever is free. */
+void hys_gather_add_turn(struct hys_gather *gather, int64_t first, int64_t count, int32_t lane);
 
 /* Whether the lane has sums of this operation that count. */
 bool hys_gather_contributes(const struct hys_exec *exec, int32_t lane);

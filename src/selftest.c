@@ -67,7 +67,7 @@ static struct hys_trial_size trial_size(const struct hys_problem *problem, hys_o
 		.window_keys = attending->heads > 0 ? 13 : 0,
 		.topk = trial_topk(problem, op),
 		.documents = true,
-		.exact = true,
+		.test = true,
 	};
 	double row_work;
 

@@ -1,8 +1,9 @@
 /* A batch's ranges: whose rows of replicated buffers are whose. They are the same
  * for all operations, since rows stay where they were computed, and operations
  * cost differently: so each device gets several, from all over the batch, such
- * that every operation by itself is shared as devices are fast. Each range is a
- * call of its own, and what a call takes counts: the fewest that balance. */
+ * that every operation by itself is shared as devices are fast. Unless a kernel
+ * takes all at once, each range is a call of its own, and what a call takes
+ * counts: the fewest that balance. */
 #include <math.h>
 
 #include "partition.h"
@@ -26,6 +27,7 @@ static const int32_t ranges_tried[] = {2, 3, 4, 6, 8};
 struct measure {
 	const double *before; /* [tiles + 1] of the operation's work; NULL = none */
 	double weight, work[HYS_LANES_MAX], rows[HYS_LANES_MAX], call[HYS_LANES_MAX];
+	bool joins[HYS_LANES_MAX]; /* all ranges are one call */
 };
 
 struct division {
@@ -87,6 +89,7 @@ static void measure(struct spread *spread, hys_op op)
 		own->work[d] = fmax(pace->flop_s * flops, 1e-12);
 		own->rows[d] = pace->row_s * rows;
 		own->call[d] = CALL_BEHIND * pace->call_s;
+		own->joins[d] = hys_plan_choice(plan, op, spread->numbers[d])->kernel->gaps;
 		rates += 1 / (own->work[d] + own->rows[d]);
 	}
 	perfect_s = 1 / rates;
@@ -154,7 +157,7 @@ static double judge(const struct spread *spread, const struct measure *own, cons
 			    own->rows[d] * (double)(end - begin) / tiles;
 	}
 	for (int32_t d = 0; d < spread->devices; d++) {
-		times[d] += own->call[d] * calls[d];
+		times[d] += own->call[d] * (own->joins[d] ? fmin(calls[d], 1) : calls[d]);
 		sum += (times[d] - 1) * (times[d] - 1);
 		*fullest = own->before ? fmax(*fullest, times[d]) : *fullest;
 	}

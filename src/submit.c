@@ -48,6 +48,30 @@ static void view_batch(const struct hys_batch *batch, int32_t lane, struct hys_c
 	call->size.row_window_keys = batch->row_window_keys;
 }
 
+void hys_task_set_gaps(struct hys_task *task, const struct hys_gap *gaps, int32_t count)
+{
+	const struct hys_batch *batch = task->batch;
+	struct hys_size *size = &task->call.size;
+	int64_t first = task->call.row_first, done = 0;
+
+	task->call.gap_count = count;
+	size->key_pairs = size->entry_pairs = 0;
+	for (int32_t i = 0; i <= count; i++) {
+		const int64_t rows = (i < count ? gaps[i].at : size->rows) - done;
+
+		size->key_pairs += (double)(batch->key_pairs_before[first + rows] -
+					    batch->key_pairs_before[first]);
+		size->entry_pairs += (double)(batch->entry_pairs_before[first + rows] -
+					      batch->entry_pairs_before[first]);
+		done += rows;
+		first += rows;
+		if (i == count)
+			break;
+		task->call.gaps[i] = gaps[i];
+		first += gaps[i].by;
+	}
+}
+
 int64_t hys_task_cut(const struct hys_exec *exec, int32_t lane, struct hys_task *task,
 		     int64_t first, int64_t count)
 {

@@ -20,6 +20,11 @@ static bool is_select(hys_op op)
 	       op == HYS_OP_SELECT_COARSE_TO_FINE;
 }
 
+static bool is_pooling(hys_op op)
+{
+	return op == HYS_OP_POOL || op == HYS_OP_POOL_BACKWARD;
+}
+
 static bool listed(const char *name, const char *const *names)
 {
 	for (; *names; names++)
@@ -28,8 +33,8 @@ static bool listed(const char *name, const char *const *names)
 	return false;
 }
 
-/* All that the operation may have at once. */
-static bool wanted(const struct hys_trial *trial, const char *name)
+/* All that the operation may have at once, or what is usual. */
+static bool wanted(const struct hys_trial *trial, const struct hys_field *field)
 {
 	static const char *const scales[] = {"index_q_scale", "index_k_scale", NULL};
 	static const char *const values[] = {"v", "window_v", "dv", "dwindow_v", NULL};
@@ -37,8 +42,10 @@ static bool wanted(const struct hys_trial *trial, const char *name)
 					     NULL};
 	static const char *const never[] = {"teacher_in", "norm",    "radius",
 					    "lowest",	  "highest", NULL};
+	const uint32_t flags = field->flags & (HYS_FIELD_OPTIONAL | HYS_FIELD_USUAL);
 	const struct hys_problem *problem = &trial->plan.problem;
 	const struct hys_attending *attending = &problem->attending;
+	const char *name = field->name;
 	const bool shared = attending->kv_heads == 1 && attending->value_dim < attending->head_dim;
 
 	if (listed(name, never) || (shared && listed(name, values)))
@@ -47,6 +54,8 @@ static bool wanted(const struct hys_trial *trial, const char *name)
 		return problem->scoring.dtype == HYS_F8E4M3;
 	if (listed(name, window))
 		return trial->size.window_keys > 0;
+	if (!trial->size.test && flags == HYS_FIELD_OPTIONAL && !is_pooling(trial->op))
+		return false;
 	if (trial->op == HYS_OP_INDEXER_LOSS && strcmp(name, "scores") == 0)
 		return false;
 	return strcmp(name, "indices") != 0 || trial->op == HYS_OP_FIDELITY ||
@@ -82,7 +91,7 @@ static double random_value(const struct hys_trial *trial, const char *name, uint
 		return ldexp(1, (int)random_below(state, 3) - 1);
 	if (strncmp(name, "lse", 3) == 0)
 		return log((double)trial->size.keys + 1) + random_between(state, -1, 1);
-	if (is_select(trial->op) && trial->size.exact)
+	if (is_select(trial->op) && trial->size.test)
 		return (double)(random_below(state, 7) - 3);
 	return random_between(state, -1.7, 1.7);
 }
@@ -218,7 +227,7 @@ static void lay_out(struct hys_trial *trial)
 		int64_t stride = 1;
 
 		trial->at[i] = -1;
-		if (!wanted(trial, field->name))
+		if (!wanted(trial, field))
 			continue;
 		tensor->dtype = grad ? HYS_F32 : hys_field_dtype(field, &trial->plan.problem);
 		tensor->rank = field->rank;

@@ -14,8 +14,10 @@ struct hys_trial_size {
 	int64_t rows, keys, window_keys;
 	int64_t topk;
 	bool documents; /* three, one of them without keys; else one */
-	bool exact;	/* select: small integers, so that scores are exact in f32. Then many
-			   are equal, which takes another time than scores of real calls. */
+	/* For a self-test: all that the operation may have, not only what is usual;
+	 * and small integers for select, whose scores are exact in f32. Many of those
+	 * are equal, which takes another time than scores of real calls. */
+	bool test;
 };
 
 /* Inputs and outputs of one call, in one block of memory. */

@@ -32,40 +32,6 @@ bool hys_gather_contributes(const struct hys_exec *exec, int32_t lane)
 
 /* ---- cutting, by the first lane that comes ---- */
 
-static void add_turn(struct hys_gather *gather, int64_t first, int64_t count, int32_t lane)
-{
-	if (count > 0 && gather->turn_count < gather->turns_most)
-		gather->turns[gather->turn_count++] =
-			(struct hys_turn){.range = {first, count, lane}};
-}
-
-/* The batch's ranges, as far as the call has them. */
-static void cut_like_batch(struct hys_gather *gather, const struct hys_task *task)
-{
-	const int64_t begin = task->call.row_first, end = begin + task->call.size.rows;
-
-	for (int32_t i = 0; i < task->batch->range_count; i++) {
-		const struct hys_range *range = &task->batch->ranges[i];
-		const int64_t first = hys_max64(range->first, begin);
-		const int64_t last = hys_min64(range->first + range->count, end);
-
-		add_turn(gather, first - begin, last - first, range->lane);
-	}
-}
-
-static void cut_by_cost(struct hys_gather *gather)
-{
-	const int32_t lanes = gather->plan->device_count;
-	int64_t begin[HYS_LANES_MAX + 1];
-
-	hys_partition_cut(&gather->tiles, gather->costs, lanes, begin);
-	for (int32_t i = 0; i < lanes; i++) {
-		const int64_t first = hys_tile_row(&gather->tiles, begin[i]);
-
-		add_turn(gather, first, hys_tile_row(&gather->tiles, begin[i + 1]) - first, i);
-	}
-}
-
 /* Rows of replicated buffers are where they were computed, or gone. */
 static hys_status check_owners(const struct hys_exec *exec, struct hys_error *error)
 {
@@ -106,11 +72,11 @@ static hys_status cut(struct hys_exec *exec, const struct hys_task *task, struct
 	gather->next_tile = gather->tiles.count;
 	gather->guided = gather->plan->split == HYS_SPLIT_GUIDED && !task->spread;
 	if (task->spread)
-		cut_like_batch(gather, task);
+		hys_gather_deal_ranges(exec, task);
 	else if (gather->guided)
 		gather->next_tile = 0;
 	else
-		cut_by_cost(gather);
+		hys_gather_deal_by_cost(gather);
 	return task->spread ? check_owners(exec, error) : HYS_OK;
 }
 
@@ -197,7 +163,7 @@ static struct hys_turn *take_guided(struct hys_gather *gather, int32_t lane)
 	end = gather->turn_count + 1 >= gather->turns_most ? gather->tiles.count
 							   : piece_end(gather, lane);
 	gather->next_tile = end;
-	add_turn(gather, first, hys_tile_row(&gather->tiles, end) - first, lane);
+	hys_gather_add_turn(gather, first, hys_tile_row(&gather->tiles, end) - first, lane);
 	return &gather->turns[gather->turn_count - 1];
 }
 
@@ -282,7 +248,7 @@ static void free_turn(struct hys_gather *gather, struct hys_turn *turn, int32_t 
 			turn->range.count = count;
 			return;
 		}
-		add_turn(gather, first + at, hys_min64(each, count - at), -1);
+		hys_gather_add_turn(gather, first + at, hys_min64(each, count - at), -1);
 	}
 }
 
@@ -348,11 +314,12 @@ static hys_status settle(struct hys_exec *exec, int32_t lane, const struct hys_t
 
 /* ---- computing ---- */
 
-/* Rows that fit in the lane's workspace at once. */
+/* Rows that fit in the lane's workspace at once; those with gaps do. */
 static hys_status compute(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
-			  const struct hys_range *range, struct hys_error *error)
+			  const struct hys_turn *turn, struct hys_error *error)
 {
 	struct hys_gather_lane *own = &exec->gather->lanes[lane];
+	const struct hys_range *range = &turn->range;
 	const int64_t most = hys_max64(exec->gather->costs[lane].rows_most, 1);
 	hys_status status = HYS_OK;
 
@@ -361,6 +328,8 @@ static hys_status compute(struct hys_exec *exec, int32_t lane, const struct hys_
 
 		hys_task_cut(exec, lane, &part, range->first + at,
 			     hys_min64(most, range->count - at));
+		if (turn->gap_count > 0)
+			hys_task_set_gaps(&part, turn->gaps, turn->gap_count);
 		part.part = own->parts++;
 		HYS_TRY(hys_stage_run(exec, lane, &part, error));
 	}
@@ -368,23 +337,35 @@ cleanup:
 	return status;
 }
 
-static double foretold_s(const struct hys_gather *gather, int32_t lane,
-			 const struct hys_range *range)
+static double foretold_s(const struct hys_gather *gather, int32_t lane, const struct hys_turn *turn)
 {
-	return hys_lane_time_s(&gather->tiles, &gather->costs[lane], range->first / HYS_ROW_TILE,
-			       hys_tiles_of(range->first + range->count));
+	struct hys_lane_cost cost = gather->costs[lane];
+	int64_t first = turn->range.first, done = 0;
+	double seconds = 0;
+
+	for (int32_t i = 0; i <= turn->gap_count; i++) {
+		const bool last = i == turn->gap_count;
+		const int64_t end = last ? turn->range.count : turn->gaps[i].at;
+
+		seconds += hys_lane_time_s(&gather->tiles, &cost, first / HYS_ROW_TILE,
+					   hys_tiles_of(first + end - done));
+		first += end - done + (last ? 0 : turn->gaps[i].by);
+		done = end;
+		cost.fixed_s = 0;
+	}
+	return seconds;
 }
 
 static hys_status take_turn(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
-			    const struct hys_range *range, struct hys_error *error)
+			    const struct hys_turn *turn, struct hys_error *error)
 {
 	struct hys_gather *gather = exec->gather;
 	struct hys_gather_lane *own = &gather->lanes[lane];
-	const double begun = hys_now_s(), foretold = foretold_s(gather, lane, range);
+	const double begun = hys_now_s(), foretold = foretold_s(gather, lane, turn);
 	hys_status status;
 
 	own->foretold_s += foretold - (own->parts > 0 ? gather->costs[lane].fixed_s : 0);
-	HYS_TRY(compute(exec, lane, task, range, error));
+	HYS_TRY(compute(exec, lane, task, turn, error));
 	if (!gather->guided)
 		return HYS_OK; /* `deliver` waits for all of it at once */
 	HYS_TRY(exec->plan->devices[lane]->backend->finish(exec->lanes[lane].stream, error));
@@ -419,14 +400,14 @@ static hys_status work(struct hys_exec *exec, int32_t lane, const struct hys_tas
 
 	while (status == HYS_OK) {
 		struct hys_turn *turn = NULL;
-		struct hys_range range = {0, 0, 0};
+		struct hys_turn own = {.taken = false};
 		const enum move move = next_move(exec, lane, &turn);
 
 		if (move == END)
 			break;
 		if (turn)
-			range = turn->range;
-		status = move == TAKE ? take_turn(exec, lane, task, &range, error)
+			own = *turn;
+		status = move == TAKE ? take_turn(exec, lane, task, &own, error)
 				      : deliver(exec, lane, task, error);
 		status = settle(exec, lane, task, turn, status, error);
 	}

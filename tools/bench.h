@@ -15,7 +15,7 @@ struct bench {
 	int64_t documents;  /* packed, of Zipf lengths; 0 = one */
 	int split;	    /* 0 static, 1 equal, 2 guided */
 	hys_dtype dtype;
-	bool full, json, explain, rows_given, repeat_given, twice;
+	bool full, json, explain, rows_given, repeat_given, twice, sweep;
 	struct hys_problem problem;
 };
 

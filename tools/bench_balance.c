@@ -297,6 +297,8 @@ static bool run_splits(struct balance *b, const struct shape *shape, struct oper
 	for (int split = 0; ok && split < SPLITS; split++) {
 		if (split == LEARNT) {
 			ok = run_learnt(b, shape, &learnt, operands, &outcomes[split]);
+			if (ok)
+				find_reason(learnt, &outcomes[split]);
 			continue;
 		}
 		ok = make_plan(b, shape, b->devices, b->count, flags[split], &plan) &&

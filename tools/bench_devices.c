@@ -14,6 +14,7 @@
 #define SAMPLES INT64_C(64)
 #define SAMPLE_ROWS INT64_C(16)
 #define BLOCK_BYTES ((int64_t)64 << 20)
+#define SHAPES_MAX 4
 
 enum { COARSE_TO_FINE, EXACT, FORWARD, BACKWARD, STEPS };
 static const hys_op step_ops[STEPS] = {HYS_OP_SELECT_COARSE_TO_FINE, HYS_OP_SELECT,
@@ -24,6 +25,19 @@ struct sample {
 	char *bytes;
 	int64_t size;
 	hys_dtype dtype;
+};
+
+struct result {
+	double seconds, imbalance;
+	double busy[DEVICES_MAX]; /* of a call, in the mean */
+	bool same_bits;
+	struct sample samples[2]; /* of rows, of keys */
+};
+
+/* Rows of a batch, in packed documents of Zipf lengths or, 0, one. */
+struct shape {
+	int64_t rows;
+	int32_t documents;
 };
 
 /* One plan: on the first device, or on all. */
@@ -37,11 +51,7 @@ struct side {
 	struct hys_select_args select;
 	struct hys_attention_args forward;
 	struct hys_attention_grad_args backward;
-	/* results */
-	double seconds[STEPS], imbalance[STEPS];
-	double busy[STEPS][DEVICES_MAX]; /* of a call, in the mean */
-	bool same_bits[STEPS];
-	struct sample samples[STEPS][2]; /* of rows, of keys */
+	struct result results[SHAPES_MAX][STEPS];
 };
 
 struct run {
@@ -49,8 +59,11 @@ struct run {
 	struct hys_problem problem;
 	struct hys_context *context;
 	int32_t devices[DEVICES_MAX];
-	bool attends; /* f8 is for selecting only */
-	int64_t rows;
+	bool attends;				/* f8 is for selecting only */
+	int64_t rows;				/* of the largest shape */
+	struct shape shapes[SHAPES_MAX], shape; /* all of them, the one at hand */
+	int shape_count;
+	char *blocks[BUFFERS_MAX]; /* of tensors that are random */
 	uint64_t seed;
 	struct hys_error error;
 	bool failed;
@@ -64,23 +77,26 @@ static bool check(struct run *run, hys_status status)
 	return !run->failed;
 }
 
-/* The same block again and again where a tensor is larger than one. */
-static void write_random(struct run *run, struct side *side, struct hys_buffer *buffer,
-			 hys_dtype dtype, int64_t bytes)
+/* The same block again and again where a tensor is larger than one; tensors of both
+ * sides have the same. */
+static void write_random(struct run *run, struct side *side, int32_t number, hys_dtype dtype,
+			 int64_t bytes)
 {
+	struct hys_buffer *buffer = side->buffers[number];
 	const int64_t block = bytes < BLOCK_BYTES ? bytes : BLOCK_BYTES;
-	char *host = malloc((size_t)block);
+	char *host = run->blocks[number] ? run->blocks[number] : malloc((size_t)block);
 	if (!host) {
 		run->error = (struct hys_error){HYS_OUT_OF_MEMORY, 0, "no memory for operands"};
 		run->failed = true;
 		return;
 	}
-	bench_fill(host, dtype, block / (int64_t)hys_dtype_size(dtype), 1, &run->seed);
+	if (!run->blocks[number])
+		bench_fill(host, dtype, block / (int64_t)hys_dtype_size(dtype), 1, &run->seed);
+	run->blocks[number] = host;
 	for (int64_t at = 0; !run->failed && at < bytes; at += block)
 		check(run, hys_buffer_write(side->exec, buffer, at, host,
 					    bytes - at < block ? bytes - at : block, &run->error));
 	check(run, hys_exec_finish(side->exec, &run->error));
-	free(host);
 }
 
 static struct hys_tensor make_tensor(struct run *run, struct side *side, hys_dtype dtype,
@@ -98,7 +114,7 @@ static struct hys_tensor make_tensor(struct run *run, struct side *side, hys_dty
 						   &run->error)))
 		side->buffer_count++;
 	if (!run->failed && random)
-		write_random(run, side, *buffer, dtype, bytes);
+		write_random(run, side, side->buffer_count - 1, dtype, bytes);
 	return hys_device(*buffer, 0, dtype, rank, shape[0], shape[1], shape[2]);
 }
 
@@ -149,6 +165,39 @@ static void make_attention(struct run *run, struct side *side)
 		b->dv = TENSOR(HYS_F32, 3, false, rows, g, a->value_dim);
 }
 
+/* All tensors have the rows of the shape, keys too. */
+static void cut_tensors(struct side *side, int64_t rows)
+{
+	struct hys_select_args *s = &side->select;
+	struct hys_attention_args *f = &side->forward;
+	struct hys_attention_grad_args *b = &side->backward;
+	struct hys_tensor *tensors[] = {&s->index_q,
+					&s->index_k,
+					&s->index_w,
+					&s->indices,
+					&s->index_q_scale,
+					&s->index_k_scale,
+					&f->q,
+					&f->k,
+					&f->v,
+					&f->indices,
+					&f->o,
+					&f->lse,
+					&b->q,
+					&b->k,
+					&b->v,
+					&b->indices,
+					&b->o,
+					&b->lse,
+					&b->grad_o,
+					&b->dq,
+					&b->dk,
+					&b->dv};
+	for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+		if (tensors[i]->buffer)
+			tensors[i]->shape[0] = rows;
+}
+
 /* ---- steps ---- */
 
 static hys_status call(struct run *run, struct side *side, int step)
@@ -171,13 +220,14 @@ static void read_rows(struct run *run, struct side *side, const struct hys_tenso
 		      struct sample *sample)
 {
 	const int64_t row_bytes = hys_buffer_bytes(tensor->buffer) / run->rows;
-	const int64_t each = run->rows < SAMPLES * SAMPLE_ROWS ? run->rows : SAMPLE_ROWS;
-	const int64_t count = each == run->rows ? 1 : SAMPLES;
+	const int64_t rows = run->shape.rows;
+	const int64_t each = rows < SAMPLES * SAMPLE_ROWS ? rows : SAMPLE_ROWS;
+	const int64_t count = each == rows ? 1 : SAMPLES;
 	sample->dtype = tensor->dtype;
 	sample->size = count * each * row_bytes;
 	sample->bytes = malloc((size_t)sample->size);
 	for (int64_t i = 0; sample->bytes && !run->failed && i < count; i++) {
-		const int64_t first = (run->rows - each) * i / (count > 1 ? count - 1 : 1);
+		const int64_t first = (rows - each) * i / (count > 1 ? count - 1 : 1);
 		char *target = sample->bytes + i * each * row_bytes;
 		check(run, side->count > 1
 				   ? hys_rows_read(side->exec, side->batch, tensor, first, each,
@@ -192,7 +242,7 @@ static void read_all(struct run *run, struct side *side, const struct hys_tensor
 		     struct sample *sample)
 {
 	sample->dtype = tensor->dtype;
-	sample->size = hys_buffer_bytes(tensor->buffer);
+	sample->size = hys_buffer_bytes(tensor->buffer) / run->rows * run->shape.rows;
 	sample->bytes = malloc((size_t)sample->size);
 	if (sample->bytes)
 		check(run, hys_buffer_read(side->exec, tensor->buffer, 0, sample->bytes,
@@ -239,13 +289,13 @@ static void busy_times(struct run *run, const struct side *side, int step, doubl
 }
 
 /* Once to warm up, whose results are kept; then so many times. */
-static void run_step(struct run *run, struct side *side, int step)
+static void run_step(struct run *run, struct side *side, struct result *result, int step)
 {
 	const int repeat = (int)run->bench->repeat;
 	double times[64], before[DEVICES_MAX] = {0}, after[DEVICES_MAX] = {0}, most = 0, sum = 0;
 	struct sample last[2];
 	check(run, call(run, side, step));
-	read_results(run, side, step, side->samples[step]);
+	read_results(run, side, step, result->samples);
 	if (run->failed)
 		return;
 	busy_times(run, side, step, before);
@@ -255,16 +305,16 @@ static void run_step(struct run *run, struct side *side, int step)
 		times[i] = tool_now() - start;
 	}
 	busy_times(run, side, step, after);
-	side->seconds[step] = run->failed ? 0 : tool_median(times, repeat);
+	result->seconds = run->failed ? 0 : tool_median(times, repeat);
 	for (int32_t i = 0; i < side->count; i++) {
 		const double busy = after[i] - before[i];
-		side->busy[step][i] = busy / repeat;
+		result->busy[i] = busy / repeat;
 		most = busy > most ? busy : most;
 		sum += busy;
 	}
-	side->imbalance[step] = sum > 0 ? most / (sum / side->count) : 1;
+	result->imbalance = sum > 0 ? most / (sum / side->count) : 1;
 	read_results(run, side, step, last);
-	side->same_bits[step] = same(side->samples[step], last);
+	result->same_bits = same(result->samples, last);
 	free_samples(last);
 }
 
@@ -286,25 +336,27 @@ static bool open_side(struct run *run, struct side *side)
 		.keys_max = run->rows,
 		.kernels = run->bench->kernels,
 		.progress = tool_plan_progress};
-	struct hys_batch_desc desc = {.struct_size = sizeof desc,
-				      .rows = run->rows,
-				      .keys = run->rows,
-				      .flags = HYS_BATCH_CAUSAL,
-				      .documents = (int32_t)run->bench->documents};
-	int32_t *starts = calloc((size_t)run->bench->documents + 2, sizeof *starts);
-	if (starts && desc.documents > 0) {
-		bench_zipf((int32_t)run->rows, desc.documents, starts);
-		desc.cu_seqlens_q = starts;
-	}
-	check(run, starts ? hys_plan_create(run->context, &run->problem, &wanted, &side->plan,
-					    &run->error)
-			  : HYS_OUT_OF_MEMORY);
-	if (!run->failed)
-		check(run, hys_batch_create(side->plan, &desc, &side->batch, &run->error));
+	check(run, hys_plan_create(run->context, &run->problem, &wanted, &side->plan, &run->error));
 	if (!run->failed)
 		check(run, hys_exec_create(side->plan, NULL, &side->exec, &run->error));
-	free(starts);
 	return !run->failed;
+}
+
+static void make_batch(struct run *run, struct side *side)
+{
+	struct hys_batch_desc desc = {.struct_size = sizeof desc,
+				      .rows = run->shape.rows,
+				      .keys = run->shape.rows,
+				      .flags = HYS_BATCH_CAUSAL,
+				      .documents = run->shape.documents};
+	int32_t *starts = calloc((size_t)desc.documents + 2, sizeof *starts);
+	if (starts && desc.documents > 0) {
+		bench_zipf((int32_t)desc.rows, desc.documents, starts);
+		desc.cu_seqlens_q = starts;
+	}
+	check(run, starts ? hys_batch_create(side->plan, &desc, &side->batch, &run->error)
+			  : HYS_OUT_OF_MEMORY);
+	free(starts);
 }
 
 static void close_side(struct side *side)
@@ -314,17 +366,6 @@ static void close_side(struct side *side)
 	while (side->buffer_count > 0)
 		hys_buffer_destroy(side->buffers[--side->buffer_count]);
 	hys_plan_destroy(side->plan);
-}
-
-static void run_side(struct run *run, struct side *side)
-{
-	run->seed = 1;
-	if (open_side(run, side))
-		make_select(run, side);
-	if (!run->failed && run->attends)
-		make_attention(run, side);
-	for (int step = 0; !run->failed && step < (run->attends ? STEPS : FORWARD); step++)
-		run_step(run, side, step);
 }
 
 /* ---- comparing ---- */
@@ -352,73 +393,120 @@ static double difference(const struct sample *a, const struct sample *b)
 	return all > 0 ? sqrt(sum / all) : sqrt(sum);
 }
 
-static void print_step(const struct run *run, const struct side *one, const struct side *all,
-		       int step)
+static void print_step(const struct run *run, const struct side *ones, const struct side *alls,
+		       int shape, int step)
 {
-	const char *kernel = hys_plan_kernel(all->plan, step_ops[step], 0);
-	const double rows = difference(&one->samples[step][0], &all->samples[step][0]);
-	const double keys = one->samples[step][1].size
-				    ? difference(&one->samples[step][1], &all->samples[step][1])
-				    : 0;
+	const struct result *one = &ones->results[shape][step], *all = &alls->results[shape][step];
+	const char *kernel = hys_plan_kernel(alls->plan, step_ops[step], 0);
+	const double rows = difference(&one->samples[0], &all->samples[0]);
+	const double keys =
+		one->samples[1].size ? difference(&one->samples[1], &all->samples[1]) : 0;
 	if (run->bench->json) {
 		cJSON *line = cJSON_CreateObject();
 		cJSON_AddStringToObject(line, "op", hys_op_name(step_ops[step]));
 		cJSON_AddStringToObject(line, "kernel", kernel);
-		cJSON_AddNumberToObject(line, "rows", (double)run->rows);
-		cJSON_AddNumberToObject(line, "documents", (double)run->bench->documents);
-		cJSON_AddNumberToObject(line, "devices", all->count);
-		cJSON_AddNumberToObject(line, "one_s", one->seconds[step]);
-		cJSON_AddNumberToObject(line, "all_s", all->seconds[step]);
-		cJSON_AddNumberToObject(line, "gain", one->seconds[step] / all->seconds[step]);
-		cJSON_AddNumberToObject(line, "imbalance", all->imbalance[step]);
+		cJSON_AddNumberToObject(line, "rows", (double)run->shapes[shape].rows);
+		cJSON_AddNumberToObject(line, "documents", run->shapes[shape].documents);
+		cJSON_AddNumberToObject(line, "devices", alls->count);
+		cJSON_AddNumberToObject(line, "one_s", one->seconds);
+		cJSON_AddNumberToObject(line, "all_s", all->seconds);
+		cJSON_AddNumberToObject(line, "gain", one->seconds / all->seconds);
+		cJSON_AddNumberToObject(line, "imbalance", all->imbalance);
 		cJSON *busy = cJSON_AddArrayToObject(line, "busy_s");
-		for (int32_t i = 0; i < all->count; i++)
-			cJSON_AddItemToArray(busy, cJSON_CreateNumber(all->busy[step][i]));
-		cJSON_AddBoolToObject(line, "same_bits", all->same_bits[step]);
+		for (int32_t i = 0; i < alls->count; i++)
+			cJSON_AddItemToArray(busy, cJSON_CreateNumber(all->busy[i]));
+		cJSON_AddBoolToObject(line, "same_bits", all->same_bits);
 		cJSON_AddNumberToObject(line, "rows_differ", rows);
 		cJSON_AddNumberToObject(line, "sums_differ", keys);
 		tool_json_line(line);
 		return;
 	}
 	printf("%-22s %-34s %10s %10s %5.2fx  %9.3f  %-9s  %11.2e %11.2e  ",
-	       hys_op_name(step_ops[step]), kernel, tool_time(one->seconds[step]),
-	       tool_time(all->seconds[step]), one->seconds[step] / all->seconds[step],
-	       all->imbalance[step], all->same_bits[step] ? "yes" : "NO", rows, keys);
-	for (int32_t i = 0; i < all->count; i++)
-		printf(" %s", tool_time(all->busy[step][i]));
+	       hys_op_name(step_ops[step]), kernel, tool_time(one->seconds),
+	       tool_time(all->seconds), one->seconds / all->seconds, all->imbalance,
+	       all->same_bits ? "yes" : "NO", rows, keys);
+	for (int32_t i = 0; i < alls->count; i++)
+		printf(" %s", tool_time(all->busy[i]));
 	printf("\n");
 }
 
-static void print_head(const struct run *run, const struct side *all)
+static void print_head(const struct run *run, const struct side *all, const struct shape *shape)
 {
 	if (run->bench->json)
 		return;
 	printf("%lld rows and keys, %s; %d devices against the first of them\n",
-	       (long long)run->rows, run->bench->documents ? "packed Zipf documents" : "causal",
+	       (long long)shape->rows, shape->documents ? "packed Zipf documents" : "causal",
 	       all->count);
 	printf("%-22s %-34s %10s %10s %6s  %9s  %-9s  %11s %11s   %s\n", "operation", "kernel",
 	       "one", "all", "gain", "imbalance", "same bits", "rows differ", "sums differ",
 	       "busy, by device");
 }
 
+/* Against what one device took, if that is known, shape by shape. */
+static void run_side(struct run *run, struct side *side, const struct side *one)
+{
+	const int steps = run->attends ? STEPS : FORWARD;
+	if (open_side(run, side))
+		make_select(run, side);
+	if (!run->failed && run->attends)
+		make_attention(run, side);
+	for (int i = 0; !run->failed && i < run->shape_count; i++) {
+		run->shape = run->shapes[i];
+		cut_tensors(side, run->shape.rows);
+		make_batch(run, side);
+		for (int step = 0; !run->failed && step < steps; step++) {
+			run_step(run, side, &side->results[i][step], step);
+			if (getenv("HYS_VERBOSE"))
+				fprintf(stderr, "%s, %d devices: %s\n", hys_op_name(step_ops[step]),
+					side->count, tool_time(side->results[i][step].seconds));
+		}
+		hys_batch_destroy(side->batch);
+		side->batch = NULL;
+		if (run->failed || !one)
+			continue;
+		print_head(run, side, &run->shape);
+		for (int step = 0; step < steps; step++)
+			print_step(run, one, side, i, step);
+		fflush(stdout);
+	}
+}
+
+static void free_results(struct side *side)
+{
+	for (int i = 0; i < SHAPES_MAX; i++)
+		for (int step = 0; step < STEPS; step++)
+			free_samples(side->results[i][step].samples);
+}
+
 static int compare(struct run *run, int32_t count)
 {
-	struct side one = {.count = 1}, all = {.count = count};
-	run_side(run, &one);
-	close_side(&one);
+	struct side *one = calloc(2, sizeof *one), *all = one + 1;
+	if (!one)
+		return tool_complain("no memory");
+	one->count = 1;
+	all->count = count;
+	run_side(run, one, NULL);
+	close_side(one);
 	if (!run->failed)
-		run_side(run, &all);
-	if (!run->failed) {
-		print_head(run, &all);
-		for (int step = 0; step < (run->attends ? STEPS : FORWARD); step++)
-			print_step(run, &one, &all, step);
-	}
-	close_side(&all);
-	for (int step = 0; step < STEPS; step++) {
-		free_samples(one.samples[step]);
-		free_samples(all.samples[step]);
-	}
+		run_side(run, all, one);
+	close_side(all);
+	for (int i = 0; i < BUFFERS_MAX; i++)
+		free(run->blocks[i]);
+	free_results(one);
+	free_results(all);
+	free(one);
 	return run->failed ? tool_failed("devices", &run->error) : TOOL_OK;
+}
+
+/* What was asked for; or that and a quarter of the rows, each in one document and in
+ * several. */
+static void find_shapes(struct run *run)
+{
+	const int32_t documents = (int32_t)run->bench->documents;
+	for (int64_t rows = run->rows / (run->bench->sweep ? 4 : 1); rows <= run->rows; rows *= 4)
+		for (int i = 0; i < (run->bench->sweep ? 2 : 1); i++)
+			run->shapes[run->shape_count++] =
+				(struct shape){rows, run->bench->sweep && i == 0 ? 0 : documents};
 }
 
 static int complete_problem(struct run *run)
@@ -440,12 +528,16 @@ static int complete_problem(struct run *run)
 
 int bench_devices(const struct bench *bench)
 {
-	struct run run = {.bench = bench, .problem = bench->problem, .rows = bench->rows};
+	struct run run = {
+		.bench = bench, .problem = bench->problem, .rows = bench->rows, .seed = 1};
 	int32_t *numbers, count;
 	int result = complete_problem(&run);
 	if (bench->repeat > 64)
 		return tool_complain("--repeat is %lld, expected 64 or less",
 				     (long long)bench->repeat);
+	if (bench->sweep && (bench->rows < 4 || bench->rows % 4 || bench->documents < 1))
+		return tool_complain("--sweep takes --rows in fours, and --documents");
+	find_shapes(&run);
 	if (result == TOOL_OK)
 		result = tool_open(bench->device, &run.context, &numbers, &count);
 	if (result != TOOL_OK)

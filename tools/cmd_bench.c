@@ -62,6 +62,7 @@ enum {
 	KEY_DOCUMENTS,
 	KEY_SPLIT,
 	KEY_TWICE,
+	KEY_SWEEP,
 	KEY_TRACE,
 	KEY_ROWS,
 	KEY_KEYS
@@ -105,6 +106,8 @@ static const struct argp_option options[] = {
 	{"split", KEY_SPLIT, "NAME", 0, "devices: static (default), equal or guided", 0},
 	{"trace", KEY_TRACE, "FILE", 0,
 	 "Write when copies and kernels ran, in Chrome's trace format (not balance, devices)", 0},
+	{"sweep", KEY_SWEEP, 0, 0,
+	 "devices: --rows and a quarter of them, each as one document and as --documents", 0},
 	{"twice", KEY_TWICE, 0, 0,
 	 "devices, balance: every device twice, as if there were another: what sharing costs", 0},
 	{"speeds", KEY_SPEEDS, "A:B", 0, "balance: 1:1, 1:2 or 1:4 alone (default: all three)", 0},
@@ -201,6 +204,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		break;
 	case KEY_TWICE:
 		bench->twice = true;
+		break;
+	case KEY_SWEEP:
+		bench->sweep = true;
 		break;
 	case KEY_SPLIT:
 		bench->split = tool_choice(state, "--split", argument, splits, 3);

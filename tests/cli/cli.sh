@@ -144,6 +144,9 @@ expect "stream selects with f8" 0 '"select_dtype":"f8e4m3"' "$hyscale" stream --
 expect "stream pools" 2 "not streamed" "$hyscale" stream --model dsv4-csa --tokens 256
 expect "bench devices" 0 '"same_bits":true' "$hyscale" bench devices --twice --device openmp --rows 256 --index-heads 2 --index-dim 16 --topk 8 --heads 4 \
     --head-dim 32 --value-dim 16 --repeat 1 --documents 3 --split equal --json
+expect "bench devices, shapes" 0 '"rows":64,"documents":2,' "$hyscale" bench devices --twice --device openmp --rows 256 --index-heads 2 --index-dim 16 --topk 8 \
+    --heads 4 --head-dim 32 --value-dim 16 --repeat 1 --documents 2 --sweep --json
+expect "bench devices, no shapes" 2 "takes --rows in fours" "$hyscale" bench devices --twice --device openmp --rows 255 --documents 2 --sweep
 expect "bench devices, one" 2 "1 devices match" "$hyscale" bench devices --device openmp --rows 64
 expect "bench balance" 0 "^Zipf documents .*" "$hyscale" bench balance --rows 512 --device openmp --twice
 expect "bench overlap" 0 '"overlapped_s":[0-9]' "$hyscale" bench overlap --device openmp --rows 64 --keys 128 --index-heads 2 --index-dim 16 --topk 8 \

@@ -45,6 +45,17 @@ double foretold_value(const struct hys_tensor *tensor, int64_t i)
 	return hys_number_load(memory_of(tensor), tensor->dtype, at(tensor, i));
 }
 
+/* How much further than it is numbered the row of element i of a call's rows lies. */
+static int64_t rows_further(const struct hys_call *call, const struct hys_tensor *tensor, int64_t i)
+{
+	const int64_t row = i / (elements_of(tensor) / tensor->shape[0]);
+	int64_t further = 0;
+
+	for (int32_t g = 0; g < call->gap_count; g++)
+		further += row >= call->gaps[g].at ? call->gaps[g].by : 0;
+	return further;
+}
+
 /* Element i of field number `field` of a whole call's inputs. */
 double foretold_pattern(int32_t field, int64_t i)
 {
@@ -62,14 +73,19 @@ static void check_inputs(const struct hys_call *call, const struct hys_fields *f
 	for (int32_t f = 0; f < fields->count; f++) {
 		const struct hys_field *field = &fields->fields[f];
 		const struct hys_tensor *tensor = hys_field_tensor(field, &own->args);
-		int64_t before = 0;
+		int64_t row = 0; /* elements of one, of the tensors that are cut */
 
 		if (!hys_present(tensor) || (field->flags & HYS_FIELD_OUT))
 			continue;
 		if (field->dims[0] == HYS_DIM_ROWS && tensor->shape[0] > 0)
-			before = call->row_first * elements_of(tensor) / tensor->shape[0];
-		for (int64_t i = 0; i < elements_of(tensor); i++)
-			bad += foretold_value(tensor, i) != foretold_pattern(f, before + i);
+			row = elements_of(tensor) / tensor->shape[0];
+		for (int64_t i = 0; i < elements_of(tensor); i++) {
+			const int64_t further = row > 0 ? rows_further(call, tensor, i) : 0;
+			const int64_t place = at(tensor, i) + further * tensor->stride[0];
+
+			bad += hys_number_load(memory_of(tensor), tensor->dtype, place) !=
+			       foretold_pattern(f, (call->row_first + further) * row + i);
+		}
 	}
 	pthread_mutex_lock(&wrong_lock);
 	foretold_wrong += bad;
@@ -107,11 +123,14 @@ hys_status foretold_run(const struct hys_kernel *kernel, struct hys_stream *stre
 			continue;
 		for (int64_t i = 0; i < elements_of(tensor); i++) {
 			const int64_t row = part ? 0 : i / (elements_of(tensor) / tensor->shape[0]);
-			double value = (double)(part ? call->size.rows : call->row_first + row);
+			const int64_t further = part ? 0 : rows_further(call, tensor, i);
+			const int64_t place = at(tensor, i) + further * tensor->stride[0];
+			double value =
+				(double)(part ? call->size.rows : call->row_first + row + further);
 
 			if (accumulates(call))
-				value += foretold_value(tensor, i);
-			hys_number_store(memory_of(tensor), tensor->dtype, at(tensor, i), value);
+				value += hys_number_load(memory_of(tensor), tensor->dtype, place);
+			hys_number_store(memory_of(tensor), tensor->dtype, place, value);
 		}
 	}
 	return HYS_OK;

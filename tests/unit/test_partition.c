@@ -31,6 +31,7 @@ static int set_up(void **state)
 	for (int i = 0; i < LANES; i++)
 		fake_device_init(&f->devices[i], &f->context->host, "fake");
 	fake_plan_init(&f->plan, f->context, f->devices, LANES);
+	call_case_kernels(&f->plan, f->kernels, NULL);
 	f->plan.plan.problem = (struct hys_problem){
 		.struct_size = sizeof(struct hys_problem),
 		.scoring = {.heads = 4, .dim = 64},

@@ -365,6 +365,56 @@ static void test_replicated(void **state)
 	}
 }
 
+/* Ranges of a device that its kernel does in one call, if it can, with gaps: as
+ * many as fit, of rows that lie in buffers. */
+static void test_gaps(void **state)
+{
+	static const struct hys_range ranges[] = {{0, 8, 1},  {8, 5, 0},  {13, 11, 1},
+						  {24, 8, 2}, {32, 1, 1}, {33, CASE_ROWS - 33, 0}};
+	static const int64_t most[] = {CASE_ROWS, 19};
+	static const int64_t calls[][DEVICES] = {{1, 1, 1}, {1, 2, 1}, {2, 3, 1}};
+	struct fixture *f = *state;
+
+	for (int round = 0; round < 3; round++) {
+		const struct hys_exec_options options = {.struct_size = sizeof(options),
+							 .flags = HYS_EXEC_TRACE};
+		struct hys_trace_span span = {.struct_size = sizeof(span)};
+		int64_t count[DEVICES] = {0}, rows = 0;
+		struct replicas replicas;
+		struct call_case made;
+
+		for (int i = 0; i < DEVICES; i++)
+			f->all.rows_most[i] = most[round % 2];
+		for (int op = 0; op < HYS_OP_COUNT; op++)
+			f->kernels[op].gaps = round < 2;
+		f->batch = call_case_batch(&f->all.plan);
+		memcpy(f->batch->ranges, ranges, sizeof(ranges));
+		f->batch->range_count = (int32_t)COUNT(ranges);
+		assert_int_equal(hys_exec_create(&f->all.plan, &options, &f->exec, NULL), HYS_OK);
+		call_case_make(&made, f->batch, HYS_OP_ATTENTION_BACKWARD);
+		replicate(f, &made, &replicas);
+		foretold_wrong = 0;
+		assert_int_equal(call_case_run(&made, f->exec, f->batch, NULL), HYS_OK);
+		assert_int_equal(hys_exec_finish(f->exec, NULL), HYS_OK);
+		assert_int_equal(foretold_wrong, 0);
+		check_replicas(f, &made, &replicas, 0);
+		for (int64_t n = 0; n < hys_exec_span_count(f->exec); n++) {
+			assert_int_equal(hys_exec_span(f->exec, n, &span, NULL), HYS_OK);
+			count[span.device] += strcmp(span.what, "kernel") == 0;
+			rows += strcmp(span.what, "kernel") == 0 ? span.row_count : 0;
+		}
+		assert_int_equal(rows, CASE_ROWS);
+		assert_memory_equal(count, calls[round], sizeof(count));
+		for (int32_t i = 0; i < PLACES; i++)
+			hys_buffer_destroy(replicas.buffers[i]);
+		call_case_clear(&made);
+		hys_exec_destroy(f->exec);
+		hys_batch_destroy(f->batch);
+		f->exec = NULL;
+		f->batch = NULL;
+	}
+}
+
 /* What lies on the lost device cannot be had again. */
 static void test_replicated_fails(void **state)
 {
@@ -456,6 +506,7 @@ int main(void)
 		TEST(test_all_fail),
 		TEST(test_cannot_be_redone),
 		TEST(test_replicated),
+		TEST(test_gaps),
 		TEST(test_replicated_fails),
 		TEST(test_wrong_replicas),
 		TEST(test_wrong_questions),
