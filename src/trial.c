@@ -84,7 +84,9 @@ static double random_between(uint64_t *state, double low, double high)
 	return low + (high - low) * (double)(next_random(state) >> 11) * 0x1p-53;
 }
 
-/* Spread like a unit normal, but for small integers where they are to be exact. */
+/* Spread like a unit normal, but for small integers where they are to be exact. A
+ * weight below 0 would leave a row of one head no score above that of half of its
+ * keys, which is 0: so many equal ones take kernels their longest way. */
 static double random_value(const struct hys_trial *trial, const char *name, uint64_t *state)
 {
 	if (strcmp(name, "index_q_scale") == 0 || strcmp(name, "index_k_scale") == 0)
@@ -93,6 +95,8 @@ static double random_value(const struct hys_trial *trial, const char *name, uint
 		return log((double)trial->size.keys + 1) + random_between(state, -1, 1);
 	if (is_select(trial->op) && trial->size.test)
 		return (double)(random_below(state, 7) - 3);
+	if (is_select(trial->op) && strcmp(name, "index_w") == 0)
+		return random_between(state, 0.1, 1.7);
 	return random_between(state, -1.7, 1.7);
 }
 
