@@ -1,8 +1,8 @@
 /* ocl_select_run.c - select: what is enqueued, tile of rows by tile of rows. */
 #include "ocl_select.h"
 
-/* As in select_fine_wgmma.cl: of work-groups that score, of those that choose, what these hold. */
-#define WGMMA_ITEMS 256
+/* As in select_fine_wgmma.cl: of work-groups that score two lines, of those that choose, what these hold. */
+#define WGMMA_ITEMS 384
 #define WGMMA_ORDER_ITEMS 512
 #define WGMMA_HELD 8704
 
@@ -258,6 +258,15 @@ static hys_status score_entries(const struct job *job, struct hys_error *error)
 		      hys_ocl_unit_group(job->stream->device->unit), error);
 }
 
+/* Work-groups that score two lines each; their number is the last argument. */
+static hys_status launch_pairs(struct hys_ocl_args *args, const struct job *job,
+			       struct hys_error *error)
+{
+	const int64_t lines = job->rows * job->groups;
+	hys_ocl_arg_i32(args, (int32_t)lines);
+	return launch(args, 1, hys_ocl_divide_up(lines, 2), WGMMA_ITEMS, error);
+}
+
 /* Means as two bf16 each, the second what the first leaves. */
 static hys_status split_means(const struct job *job, struct hys_error *error)
 {
@@ -276,7 +285,7 @@ static hys_status score_means(const struct job *job, struct hys_error *error)
 	work_arg(&args, job, job->layout.parts);
 	hys_ocl_arg_i64(&args, job->layout.keys * dim * 2);
 	lines_arg(&args, job);
-	return launch(&args, 1, job->rows * job->groups, WGMMA_ITEMS, error);
+	return launch_pairs(&args, job, error);
 }
 
 /* Lines of scores of the tile's rows, over entries or complete coarse blocks. */
@@ -424,7 +433,7 @@ static hys_status score_kept(const struct job *job, struct hys_error *error)
 	if (job->scorer == HYS_OCL_SCORE_CPU)
 		return launch(&args, job->groups, job->rows, 1, error);
 	if (job->scorer == HYS_OCL_SCORE_WGMMA)
-		return launch(&args, 1, job->rows * job->groups, WGMMA_ITEMS, error);
+		return launch_pairs(&args, job, error);
 	if (job->scorer == HYS_OCL_SCORE_MATRIX_FINE)
 		return launch(&args, hys_ocl_divide_up(entries, job->tiles.matrix_keys),
 			      job->rows * job->groups,
