@@ -1,7 +1,8 @@
 /* select_scan_mma.cl - select's scan by mma.sync, for sm_80 and newer, within 48 KiB of local memory.
  *
  * A work-group scans the keys for eight lines, one a warp, which keeps the line's heads as B fragments in
- * registers. Keys pass through a ring of tiles in local memory, to which all warps copy their part.
+ * registers. Keys pass through a ring of tiles in local memory, to which all warps copy their part; what 16 keys
+ * made is added up while the next 16 are multiplied.
  * Options: those of select_scan.clh, KEY_SETS (1), ACTIVATION (0 = none, 1 = relu, 2 = relu with a negative
  * scale). */
 #define LINE_LISTS 1
@@ -14,6 +15,7 @@
 #define TILE_BYTES (TILE_KEYS * ROW_BYTES)
 #define SLOTS 5
 #define AHEAD 3 /* tiles that are copied ahead */
+
 #define HEAD_TILES (COLUMNS / 8)
 
 #define EXACT_STEPS (DIM <= 64 ? 4 : 8)
@@ -50,12 +52,12 @@ static inline float activate_sum(float sum)
 
 /* Adds what heads 8 tile + 2c and + 2c + 1 score, of key g and of key g + 8. Columns without a head are
  * left out: they may be zero times infinity. */
-INLINE void add_heads(float totals[4], const float sums[4], const float weights[16], int tile, uint lane)
+INLINE void add_heads(float totals[4], const float sums[4], float first, float second, int tile,
+		      uint lane)
 {
 	UNROLL for (int i = 0; i < 4; i++)
 	{
-		const float more =
-			fma(activate_sum(sums[i]), weights[2 * tile + i % 2], totals[i]);
+		const float more = fma(activate_sum(sums[i]), i % 2 ? second : first, totals[i]);
 		const bool there = GROUP_HEADS >= 8 * tile + 8 ||
 				   8 * tile + (int)(lane & 3u) * 2 + i % 2 < GROUP_HEADS;
 		totals[i] = there ? more : totals[i];
@@ -63,7 +65,7 @@ INLINE void add_heads(float totals[4], const float sums[4], const float weights[
 }
 
 /* The sum over a pair of lanes: of key g in the even one, of key g + 8 in the odd one. */
-static inline float sum_pair(const float totals[4], uint lane)
+static inline float sum_totals(const float totals[4], uint lane)
 {
 	const float x = totals[0] + totals[1], y = totals[2] + totals[3];
 	const bool odd = lane & 1u;
@@ -91,9 +93,9 @@ INLINE float score_fragments(const struct fragment keys[EXACT_STEPS], const __lo
 			multiply(sums, keys[s].x_,
 				 *(const __local uint *)(heads + head_at(tile, s, 0, lane)),
 				 *(const __local uint *)(heads + head_at(tile, s, 1, lane)));
-		add_heads(totals, sums, weights, tile, lane);
+		add_heads(totals, sums, weights[2 * tile], weights[2 * tile + 1], tile, lane);
 	}
-	return sum_pair(totals, lane);
+	return sum_totals(totals, lane);
 }
 
 #include "select_fragments.clh"
@@ -181,24 +183,42 @@ INLINE void hold_heads(struct heads_held *held, const __global uchar *packed, ui
 					*(const __global uint *)(packed + head_at(tile, s, half_, lane));
 }
 
-/* Scores of 16 keys of a tile, added over two of four lanes. */
-INLINE float score_keys(uint tile, int m, const struct heads_held *held, const float weights[16],
-			uint lane)
+/* What 16 keys and each head make. */
+struct sums {
+	float x[HEAD_TILES][4];
+};
+
+/* Adds heads [from, to) of `weights`, which are this lane's. */
+INLINE void add_some(float totals[4], const struct sums *sums, int from, int to,
+		     const __local float2 *weights, uint lane)
+{
+	UNROLL for (int j = from; j < to; j++)
+	{
+		const float2 weight = weights[j];
+		add_heads(totals, sums->x[j], weight.x, weight.y, j, lane);
+	}
+}
+
+/* Multiplies 16 keys of a tile, and adds up what others made before, so that neither waits for the other. Answers
+ * the scores of those, added over two of four lanes. */
+INLINE float score_keys(uint tile, int m, const struct heads_held *held, struct sums *sums,
+			const struct sums *before, const __local float2 *weights, uint lane)
 {
 	const uint row = (uint)m * 16u + (lane & 15u), right = lane >> 4;
-	float sums[HEAD_TILES][4], totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+	float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 	UNROLL for (int j = 0; j < HEAD_TILES; j++)
-		UNROLL for (int i = 0; i < 4; i++) sums[j][i] = 0.0f;
+		UNROLL for (int i = 0; i < 4; i++) sums->x[j][i] = 0.0f;
 	UNROLL for (int s = 0; s < STEPS; s++)
 	{
 		const uint4 x = load_matrices(tile + (uint)s / 4u * (TILE_KEYS * 128) +
 					      swizzled(row, (uint)s % 4u * 32u + right * 16u));
 		const uint keys[4] = {x.x, x.y, x.z, x.w};
 		UNROLL for (int j = 0; j < HEAD_TILES; j++)
-			multiply(sums[j], keys, held->x[j][s][0], held->x[j][s][1]);
+			multiply(sums->x[j], keys, held->x[j][s][0], held->x[j][s][1]);
+		add_some(totals, before, s * HEAD_TILES / STEPS, (s + 1) * HEAD_TILES / STEPS,
+			 weights, lane);
 	}
-	UNROLL for (int j = 0; j < HEAD_TILES; j++) add_heads(totals, sums[j], weights, j, lane);
-	return sum_pair(totals, lane);
+	return sum_totals(totals, lane);
 }
 
 /* Where scores go: what exceeds the threshold to a list, or all to the sample. */
@@ -208,6 +228,13 @@ struct sink {
 	int capacity, count;
 	float threshold;
 };
+
+/* The sum over two pairs of lanes: of x in lanes 0 and 1 of four, of y in lanes 2 and 3. */
+static inline float sum_pairs(float x, float y, uint lane)
+{
+	const bool high = lane & 2u;
+	return (high ? y : x) + shuffle_xor(high ? x : y, 2);
+}
 
 INLINE void put_score(struct sink *sink, struct line line, struct range range, int position,
 		      float score, uint lane)
@@ -236,6 +263,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_
 	__local uchar ring[SLOTS * TILE_BYTES] __attribute__((aligned(1024)));
 	__local struct line lines[TILE_LINES];
 	__local float thresholds[TILE_LINES];
+	__local float weights[WARPS * PACKED_WEIGHTS] __attribute__((aligned(16)));
 	__local ulong barriers[2 * SLOTS];
 	__local int ends[2];
 	const struct keys keys = KEYS;
@@ -264,11 +292,18 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_
 				    : AT(uchar, lists) + (own * splits + split) * sc.capacity * 8,
 			    sc.capacity, 0, thresholds[own % TILE_LINES]};
 	struct heads_held held;
-	float weights[16];
-	UNROLL for (int i = 0; i < 16; i++) weights[i] =
-		AT(const float, weights)[min(own, sc.lines - 1) * PACKED_WEIGHTS +
-					 (lane & 3u) * LANE_WEIGHTS + i];
+	for (uint i = lane; i < PACKED_WEIGHTS; i += 32)
+		weights[warp * PACKED_WEIGHTS + i] =
+			AT(const float, weights)[min(own, sc.lines - 1) * PACKED_WEIGHTS + i];
+	warp_sync();
+	const __local float2 *weight = (const __local float2 *)(weights + warp * PACKED_WEIGHTS +
+								(lane & 3u) * LANE_WEIGHTS);
 	hold_heads(&held, AT(const uchar, packed) + min(own, sc.lines - 1) * PACKED_BYTES, lane);
+	/* of the lower and the upper keys of a tile; the upper ones are added up while the next tile's are multiplied */
+	struct sums low = {{{0}}}, high = {{{0}}};
+	float low_score = 0.0f;
+	int pending = -1; /* where that tile is */
+	const int own_key = (int)((lane >> 1 & 1u) * 16u + (lane & 1u) * 8u + lane / 4u);
 	struct place to = {0, 0}, at = {0, 0};
 	for (int i = 0; i < min(AHEAD, tiles); i++)
 		copy_keys(&s, &to, &keys, range, (split + i * splits) * TILE_KEYS);
@@ -278,23 +313,26 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_
 		if (i + AHEAD < tiles)
 			copy_keys(&s, &to, &keys, range, position + AHEAD * splits * TILE_KEYS);
 		wait_phase(s.full + at.slot * 8u, at.parity);
-		const bool wanted = meets(line, range, position, position + TILE_KEYS);
-		const uint keys_at = s.ring + at.slot * TILE_BYTES;
-		float score = 0.0f;
-		if (wanted) {
-			const float x = score_keys(keys_at, 0, &held, weights, lane);
-			const float y = score_keys(keys_at, 1, &held, weights, lane);
-			const bool high = lane & 2u;
-			score = (high ? y : x) + shuffle_xor(high ? x : y, 2);
+		if (meets(line, range, position, position + TILE_KEYS)) {
+			const uint keys_at = s.ring + at.slot * TILE_BYTES;
+			const float high_score =
+				score_keys(keys_at, 0, &held, &low, &high, weight, lane);
+			if (pending >= 0)
+				put_score(&sink, line, range, pending + own_key,
+					  sum_pairs(low_score, high_score, lane), lane);
+			low_score = score_keys(keys_at, 1, &held, &high, &low, weight, lane);
+			pending = position;
 		}
 		warp_sync();
 		if (lane == 0)
 			barrier_arrive(s.empty + at.slot * 8u);
 		next_place(&at);
-		if (wanted)
-			put_score(&sink, line, range,
-				  position + (int)((lane >> 1 & 1u) * 16u + (lane & 1u) * 8u + lane / 4u),
-				  score, lane);
+	}
+	if (pending >= 0) {
+		float totals[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+		add_some(totals, &high, 0, HEAD_TILES, weight, lane);
+		put_score(&sink, line, range, pending + own_key,
+			  sum_pairs(low_score, sum_totals(totals, lane), lane), lane);
 	}
 	if (!sampled && lane == 0 && own < sc.lines)
 		AT(int, counts)[own * splits + split] = sink.count;

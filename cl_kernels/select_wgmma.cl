@@ -303,6 +303,15 @@ INLINE void release_slot(const struct shared *s, uint number, uint lane)
 	warp_arrive(s->empty + number % SLOTS * 8u, lane);
 }
 
+/* Releases the lines of a block, and what fills them up, unread. */
+INLINE void pass_lines(const struct shared *s, uint *at, int count, uint lane)
+{
+	for (int i = 0; i < count || i % LINES_AT_ONCE; i++, (*at)++) {
+		wait_slot(s, *at);
+		release_slot(s, *at, lane);
+	}
+}
+
 /* A fragments of 64 keys, of which 16 are this warp's. */
 INLINE void load_fragments(struct fragment fragments[STEPS], uint tile, uint warp, uint lane)
 {
@@ -354,6 +363,10 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 					       warp % 4u, lane);
 			/* one by one: the producer has not handed over the last of them */
 			release_slot(s, at, lane);
+		}
+		if (block * BLOCK_KEYS + (int)group * (KEY_SETS * 64) >= range.count) {
+			pass_lines(s, &at, count, lane);
+			continue;
 		}
 		const int position = block * BLOCK_KEYS + own;
 		const int key = range.first + position * range.step;

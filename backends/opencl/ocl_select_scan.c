@@ -136,13 +136,13 @@ static int32_t splits_of(const struct hys_ocl_scan *scan, const struct hys_devic
 	return splits;
 }
 
-/* Entries of one list: 2.25 times K in all lists of a line, and more where they are short, which are less
+/* Entries of one list: 2.5 times K in all lists of a line, and more where they are short, which are less
  * even. */
 static int32_t capacity_of(const struct hys_ocl_scan *scan, const struct hys_size *size,
 			   int32_t splits)
 {
 	const int64_t wanted =
-		hys_ocl_divide_up(9 * hys_min64(size->topk, most_entries(size)) / 4 + 64,
+		hys_ocl_divide_up(5 * hys_min64(size->topk, most_entries(size)) / 2 + 64,
 				  (int64_t)splits * scan->line_lists) +
 		(splits > 1 ? CAPACITY_MORE : 0);
 	return (int32_t)hys_max64(CAPACITY_LEAST, hys_round_up(wanted, 8));
