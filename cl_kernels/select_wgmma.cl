@@ -364,7 +364,9 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 			/* one by one: the producer has not handed over the last of them */
 			release_slot(s, at, lane);
 		}
-		if (block * BLOCK_KEYS + (int)group * (KEY_SETS * 64) >= range.count) {
+		/* not with 16 bits, whose loop then takes more registers than there are */
+		if (UNIT_BYTES == 1 &&
+		    block * BLOCK_KEYS + (int)group * (KEY_SETS * 64) >= range.count) {
 			pass_lines(s, &at, count, lane);
 			continue;
 		}
