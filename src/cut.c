@@ -16,12 +16,13 @@ hys_status hys_run_push(struct hys_run_list *list, struct hys_span run, struct h
 		if (!more)
 			return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for %lld runs",
 					(long long)room);
-		if (list->count > 0)
+		if (list->runs)
 			memcpy(more, list->runs, (size_t)list->count * sizeof(*more));
 		hys_free(allocator, list->runs);
 		list->runs = more;
 		list->room = room;
 	}
+	/* There is room. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	list->runs[list->count++] = run;
 	return HYS_OK;
 }

@@ -56,7 +56,7 @@ static void find_rows(struct price *price)
 	if (planned(price, HYS_OP_ATTENTION_BACKWARD))
 		price->key_gradient = 4 * channels;
 	if (planned(price, HYS_OP_INDEXER_LOSS))
-		price->entry_gradient = 4 * scoring->dim;
+		price->entry_gradient = (int64_t)4 * scoring->dim;
 }
 
 /* Tensors of a row: queries, outputs, picks, and gradients of what is learnt. */

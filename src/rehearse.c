@@ -14,7 +14,7 @@
  * how calls are shared that are over much sooner. */
 #define TIME_S 0.05
 #define TIME_LEAST_S 0.002
-#define BYTES_MOST ((int64_t)256 << 20) /* more than caches hold */
+#define BYTES_MOST 0x1p27 /* of either kind; more than caches hold together */
 #define ROWS_LEAST INT64_C(256)
 /* Calls of a share: the median counts, for calls will be disturbed, too. */
 #define CALLS 5
@@ -91,13 +91,11 @@ static bool find_size(struct rehearsal *r)
 	r->size = (struct hys_trial_size){.rows = hys_min64(plan->rows_max, plan->keys_max),
 					  .keys = plan->keys_max};
 	hys_cost_copies(plan, r->op, &per_row, &fixed);
-	while (r->size.keys > ROWS_LEAST &&
-	       fixed * (double)r->size.keys / keys_max > (double)(BYTES_MOST / 2))
+	while (r->size.keys > ROWS_LEAST && fixed * (double)r->size.keys / keys_max > BYTES_MOST)
 		r->size.keys /= 2;
 	r->size.rows = hys_min64(r->size.rows, r->size.keys);
 	while (r->size.rows > ROWS_LEAST &&
-	       (time_together_s(r) > TIME_S ||
-		per_row * (double)r->size.rows > (double)(BYTES_MOST / 2)))
+	       (time_together_s(r) > TIME_S || per_row * (double)r->size.rows > BYTES_MOST))
 		r->size.rows /= 2;
 	r->size.topk = hys_min64(plan->problem.choosing.topk_max,
 				 hys_max64(1, r->size.keys / plan->problem.scoring.pool));
@@ -199,7 +197,7 @@ static hys_status find_factors(struct rehearsal *r, double *factors, struct hys_
 	hys_status status = HYS_OK;
 
 	for (int32_t n = 0; n < CALLS; n++) {
-		struct hys_tally before[HYS_LANES_MAX];
+		struct hys_tally before[HYS_LANES_MAX] = {{0}};
 
 		for (int32_t i = 0; i < r->plan->device_count; i++)
 			before[i] = r->exec->lanes[i].tallies[r->op];

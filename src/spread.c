@@ -121,10 +121,9 @@ static void measure_rows(struct spread *spread)
 /* Work before a tile, 0 to 1; of operations without work, the number of rows. */
 static double before(const struct spread *spread, const struct measure *own, int64_t tile)
 {
-	const double all = own->before ? own->before[spread->tiles] : 0;
-
-	return all > 0 ? own->before[tile] / all
-		       : (double)tile / (double)hys_max64(spread->tiles, 1);
+	if (own->before && own->before[spread->tiles] > 0)
+		return own->before[tile] / own->before[spread->tiles];
+	return (double)tile / (double)hys_max64(spread->tiles, 1);
 }
 
 /* Calls: ranges behind each other are one. */

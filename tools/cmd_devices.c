@@ -111,7 +111,9 @@ static int print_tree(struct hys_context *context)
 	struct hys_device_info *infos = calloc((size_t)count + 1, sizeof *infos);
 	struct hys_error error;
 	int32_t most = -1;
-	int result = infos ? TOOL_OK : tool_complain("no memory");
+	int result = TOOL_OK;
+	if (!infos)
+		return tool_complain("no memory");
 	for (int32_t i = 0; result == TOOL_OK && i < count; i++) {
 		if (hys_context_device_info(context, i, &infos[i], &error) != HYS_OK)
 			result = tool_failed("device", &error);

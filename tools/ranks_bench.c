@@ -233,10 +233,10 @@ static hys_status step_on_ranks(struct bench_run *run, double *at)
 /* Medians of the slowest rank's times. */
 static bool time_steps(struct bench_run *run, hys_status (*step)(struct bench_run *run, double *at))
 {
-	const int repeat = (int)run->options->repeat;
+	const int64_t repeat = run->options->repeat;
 	double *times = calloc((size_t)repeat * TIMES, sizeof *times);
 	bool fine = times;
-	for (int i = -1; fine && i < repeat; i++) {
+	for (int64_t i = -1; fine && i < repeat; i++) {
 		double at[STEP + 1], own[TIMES], all[TIMES];
 		MPI_Barrier(run->comm);
 		run->trace.count = 0;
@@ -250,7 +250,7 @@ static bool time_steps(struct bench_run *run, hys_status (*step)(struct bench_ru
 			times[t * repeat + i] = all[t];
 	}
 	for (int t = 0; fine && t < TIMES; t++) {
-		run->seconds[t] = tool_median(times + t * repeat, repeat);
+		run->seconds[t] = tool_median(times + t * repeat, (int)repeat);
 		run->fastest[t] = times[t * repeat]; /* sorted by now */
 	}
 	free(times);
@@ -423,10 +423,12 @@ static void print_bytes(struct bench_run *run, const struct hys_cp_traffic *coun
 	if (!all)
 		return;
 	MPI_Gather(mine, 4, MPI_INT64_T, all, 4, MPI_INT64_T, 0, run->comm);
-	for (int i = 0; rank == 0 && i < ranks; i++)
+	for (int i = 0; rank == 0 && i < ranks; i++) {
+		const int64_t *own = all + (size_t)i * 4;
 		printf("rank %d: %s sent in a step (planned %s), %s received (planned %s)\n", i,
-		       tool_bytes((double)all[4 * i + 1]), tool_bytes((double)all[4 * i]),
-		       tool_bytes((double)all[4 * i + 3]), tool_bytes((double)all[4 * i + 2]));
+		       tool_bytes((double)own[1]), tool_bytes((double)own[0]),
+		       tool_bytes((double)own[3]), tool_bytes((double)own[2]));
+	}
 	free(all);
 }
 
@@ -513,7 +515,7 @@ static int bench(const struct ranks_options *o, int rank, int ranks)
 	if (!alone || !together || !probe || !ranks_device_open(&device, o->device, local, &error))
 		fine = 0;
 	MPI_Allreduce(&fine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-	if (!all) {
+	if (!all || !alone || !together || !probe) { /* the latter are why, then */
 		free(cu);
 		free(alone);
 		free(together);
