@@ -255,8 +255,8 @@ INLINE void put_score(struct sink *sink, struct line line, struct range range, i
 
 /* ---- the kernel ---- */
 
-/* As scan_keys of select_wgmma.cl. Work-groups: eights of lines times sc.splits (of a sample: 1); later
- * rows, which tend to see more, come first. */
+/* As scan_keys of select_wgmma.cl. Work-groups: eights of lines times sc.splits (of a sample: 1), all of
+ * the costliest tile first; of a sample later rows, which tend to see more. */
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_ARGS, KEY_ARGS,
 									   int sampled)
 {
@@ -269,8 +269,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_
 	const struct keys keys = KEYS;
 	const uint item = (uint)get_local_id(0), lane = item & 31u, warp = item / 32u;
 	const int splits = sampled ? 1 : sc.splits;
-	const int number = (int)(get_num_groups(0) - 1 - get_group_id(0)), split = number % splits;
-	const long first = (long)(number / splits) * WARPS, tile = first / TILE_LINES;
+	const int number = (int)get_group_id(0) / splits, split = (int)get_group_id(0) % splits;
+	const int parts = TILE_LINES / WARPS, place = number / parts;
+	const int last = (int)get_num_groups(0) / splits / parts - 1;
+	const long tile = sampled ? last - place : AT(const int, order)[place];
+	const long first = tile * TILE_LINES + number % parts * WARPS;
 	const struct shared s = {lines, local_address(ring), local_address(barriers),
 				 local_address(barriers + SLOTS)};
 	load_tile(AT(const struct line, table), AT(const float, thresholds), sc.lines, tile, ITEMS,

@@ -429,8 +429,8 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 /* ---- the kernel ---- */
 
 /* Scores all entries and lists those above the threshold; or, sampled, scores a sample of each
- * line's. Work-groups: tiles of lines times sc.splits (of a sample: 1); later rows, which tend to see
- * more, come first. */
+ * line's. Work-groups: tiles of lines times sc.splits (of a sample: 1), the costliest tiles first; of a
+ * sample later rows, which tend to see more. */
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_ARGS, KEY_ARGS,
 									   int sampled)
 {
@@ -439,9 +439,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_
 	const struct shared s = lay_out(memory);
 	const struct keys keys = KEYS;
 	const int item = (int)get_local_id(0), splits = sampled ? 1 : sc.splits;
-	const int number = (int)(get_num_groups(0) - 1 - get_group_id(0));
-	const long tile = number / splits, first = tile * TILE_LINES;
-	const int split = number % splits;
+	const int number = (int)get_group_id(0) / splits, split = (int)get_group_id(0) % splits;
+	const long tile = sampled ? (int)get_num_groups(0) - 1 - number : AT(const int, order)[number];
+	const long first = tile * TILE_LINES;
 	load_tile(AT(const struct line, table), AT(const float, thresholds), sc.lines, tile, ITEMS,
 		  sampled, s.lines, s.thresholds);
 	prepare_shared(&s);

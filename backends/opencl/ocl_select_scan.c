@@ -16,6 +16,7 @@
 #define PAIR_BYTES 8
 
 #define SPLITS_MAX 8
+#define LARGEST_TILE 1.25 /* of a compute unit's share of all work */
 #define CAPACITY_LEAST 64
 #define CAPACITY_MORE 48
 #define SAMPLES_MOST 4096
@@ -125,13 +126,23 @@ static int64_t most_entries(const struct hys_size *size)
 	return hys_max64(1, size->row_entries ? size->row_entries : size->entries);
 }
 
-/* Work-groups of the scan that share a tile of lines, so that all compute units have work. */
+/* Work-groups of the scan that share a tile of lines, so that all compute units have work twice (of e4m3,
+ * where uneven lists cost more, or hardly less, since the costliest come first), and none much more than what
+ * is each one's share. */
 static int32_t splits_of(const struct hys_ocl_scan *scan, const struct hys_device *device,
-			 int64_t lines)
+			 const struct hys_size *size, int64_t lines)
 {
 	const int64_t tiles = hys_ocl_divide_up(lines, scan->tile_lines);
+	const int64_t units = device->info.compute_units;
+	/* of a pass */
+	const double pairs =
+		size->entry_pairs * fmin((double)lines / (double)hys_max64(size->rows, 1),
+					 size->problem->scoring.groups);
+	const double largest = (double)most_entries(size) * scan->tile_lines;
+	const int64_t eighths = scan->e4m3 ? 15 : 16; /* of a unit's work-groups, at least */
 	int32_t splits = 1;
-	while (splits < SPLITS_MAX && tiles * splits < 2 * (int64_t)device->info.compute_units)
+	while (splits < SPLITS_MAX && (8 * tiles * splits < eighths * units ||
+				       largest / splits > LARGEST_TILE * pairs / (double)units))
 		splits *= 2;
 	return splits;
 }
@@ -169,7 +180,7 @@ static int64_t line_bytes(const struct hys_ocl_scan *scan, const struct hys_size
 	const int64_t lists = (int64_t)splits * scan->line_lists, i32 = sizeof(cl_int);
 	return packed_bytes(size->problem) + WEIGHTS_BYTES + (int64_t)2 * LINE_BYTES +
 	       samples * i32 +
-	       lists * (capacity_of(scan, size, splits) * (int64_t)PAIR_BYTES + i32) + 5 * i32;
+	       lists * (capacity_of(scan, size, splits) * (int64_t)PAIR_BYTES + i32) + 6 * i32;
 }
 
 static int64_t pass_limit(const struct hys_device *device)
@@ -210,6 +221,7 @@ static void lay_out_lines(struct layout *layout, const struct hys_ocl_scan *scan
 {
 	struct hys_ocl_scan_pass *pass = &layout->pass;
 	const int64_t lists = (int64_t)pass->splits * scan->line_lists, i32 = sizeof(cl_int);
+	pass->rows = take(layout, lines * i32);
 	pass->packed = take(layout, lines * packed_bytes(problem));
 	pass->weights = take(layout, lines * WEIGHTS_BYTES);
 	pass->table = take(layout, lines * LINE_BYTES);
@@ -222,6 +234,12 @@ static void lay_out_lines(struct layout *layout, const struct hys_ocl_scan *scan
 	pass->counts = take(layout, lines * lists * i32);
 	pass->repairs = take(layout, lines * i32);
 	pass->longs = take(layout, lines * i32);
+}
+
+/* What a pass clears before: counts of lines, then what tiles cost. */
+static int64_t done_numbers(int64_t lines)
+{
+	return 3 + 2 * lines + hys_ocl_divide_up(lines, TILE_LINES);
 }
 
 static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *device,
@@ -239,12 +257,14 @@ static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *de
 	const int64_t fit = hys_max64(1, pass_limit(device) / each / unit);
 	const int64_t passes = hys_ocl_divide_up(lines / unit, fit);
 	layout->lines = hys_ocl_divide_up(lines / unit, passes) * unit;
-	pass->splits = splits_of(scan, device, layout->lines);
+	pass->splits = splits_of(scan, device, size, layout->lines);
 	pass->capacity = capacity_of(scan, size, pass->splits);
+	/* cleared together, as far as `done` */
 	pass->flags = take(layout, size->rows * (int64_t)sizeof(cl_int));
 	pass->longest = take(layout, 2 * (int64_t)sizeof(cl_float));
 	/* for all lines, and in front: NVIDIA's driver fails over fills behind 2 GiB */
-	pass->done = take(layout, (3 + 2 * lines) * (int64_t)sizeof(cl_int));
+	pass->done = take(layout, done_numbers(lines) * (int64_t)sizeof(cl_int));
+	pass->order = take(layout, lines / TILE_LINES * (int64_t)sizeof(cl_int));
 	lay_out_repair(layout, size);
 	lay_out_lines(layout, scan, size->problem, layout->lines);
 }
@@ -260,7 +280,7 @@ int64_t hys_ocl_scan_workspace(const struct hys_kernel *kernel, const struct hys
 	const int64_t each = most_line_bytes(scan, size, layout.pass.samples_room);
 	const int64_t room =
 		hys_min64(hys_mul64(lines, each), hys_max64(pass_limit(device), unit * each));
-	return hys_add64(layout.pass.packed, room) + (int64_t)16 * HYS_ALIGN;
+	return hys_add64(layout.pass.rows, room) + (int64_t)16 * HYS_ALIGN;
 }
 
 /* ---- the launches ---- */
@@ -299,12 +319,14 @@ static void output_args(struct hys_ocl_args *args, const struct job *job)
 	hys_ocl_arg_tensor(args, &job->args->kth);
 }
 
-static hys_status clear(const struct job *job, int64_t offset, int64_t bytes,
-			struct hys_error *error)
+/* What a pass begins with as zero; what the call does, before its first. */
+static hys_status clear(const struct job *job, struct hys_error *error)
 {
+	const struct hys_ocl_scan_pass *pass = &job->pass;
+	const int64_t from = pass->line_first > 0 ? pass->done : pass->flags;
 	struct hys_region region = job->call->workspace;
-	region.offset_bytes += offset;
-	region.bytes = bytes;
+	region.offset_bytes += from;
+	region.bytes = pass->done - from + done_numbers(pass->lines) * (int64_t)sizeof(cl_int);
 	return hys_backend_opencl.fill(job->stream, &region, 0, error);
 }
 
@@ -335,27 +357,28 @@ static void key_args(struct hys_ocl_args *args, const struct job *job)
 static hys_status measure_keys(const struct job *job, struct hys_error *error)
 {
 	const int64_t keys = job->args->index_k.shape[0];
-	hys_status status = HYS_OK;
-	HYS_TRY(clear(job, job->pass.longest, 2 * (int64_t)sizeof(cl_float), error));
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_MEASURE);
 	key_args(&args, job);
 	hys_ocl_arg_i64(&args, keys);
-	status = launch(&args, hys_ocl_divide_up(keys, KEY_ITEMS), KEY_ITEMS, error);
-cleanup:
-	return status;
+	return launch(&args, hys_ocl_divide_up(keys, KEY_ITEMS), KEY_ITEMS, error);
 }
 
 static hys_status find_thresholds(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_THRESHOLDS);
-	return launch(&args, hys_ocl_divide_up(job->pass.lines, THRESHOLD_LINES),
-		      (int64_t)32 * THRESHOLD_LINES, error);
+	const int64_t items = (int64_t)32 * THRESHOLD_LINES;
+	const int64_t tiles = hys_ocl_divide_up(job->pass.lines, TILE_LINES);
+	return launch(&args,
+		      hys_ocl_divide_up(tiles, items) +
+			      hys_ocl_divide_up(job->pass.lines, THRESHOLD_LINES),
+		      items, error);
 }
 
 /* All keys, or a sample of them. */
 static hys_status scan_keys(const struct job *job, bool sampled, struct hys_error *error)
 {
-	const int64_t tiles = hys_ocl_divide_up(job->pass.lines, job->scan->tile_lines);
+	const int64_t tiles = hys_ocl_divide_up(job->pass.lines, TILE_LINES) *
+			      (TILE_LINES / job->scan->tile_lines);
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_KEYS);
 	key_args(&args, job);
 	hys_ocl_arg_i32(&args, sampled);
@@ -400,18 +423,29 @@ static hys_status count_nan_rows(const struct job *job, struct hys_error *error)
 	return launch(&args, 1, 64, error);
 }
 
+static void set_gaps(struct hys_ocl_scan_pass *pass, const struct hys_call *call)
+{
+	for (int32_t i = 0; i < HYS_GAPS_MAX; i++) {
+		const bool there = i < call->gap_count;
+		pass->gaps[i].at = there ? call->gaps[i].at : INT64_MAX;
+		pass->gaps[i].by = there ? call->gaps[i].by : 0;
+	}
+}
+
 static hys_status run_pass(const struct job *job, struct hys_error *error)
 {
 	hys_status status = HYS_OK;
-	HYS_TRY(clear(job, job->pass.done, (3 + 2 * job->pass.lines) * (int64_t)sizeof(cl_int),
-		      error));
+	HYS_TRY(clear(job, error));
+	if (job->scan->e4m3 && job->pass.line_first == 0)
+		HYS_TRY(measure_keys(job, error));
 	HYS_TRY(prepare_lines(job, error));
 	HYS_TRY(scan_keys(job, true, error));
 	HYS_TRY(find_thresholds(job, error));
 	HYS_TRY(scan_keys(job, false, error));
 	HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE, error));
 	/* there are none if all the room of a line's lists can be held, and nothing is scored again */
-	if (job->scan->e4m3 || (int64_t)job->pass.capacity * job->pass.splits * job->scan->line_lists > HELD_ITEMS)
+	if (job->scan->e4m3 ||
+	    (int64_t)job->pass.capacity * job->pass.splits * job->scan->line_lists > HELD_ITEMS)
 		HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE_LONG, error));
 	HYS_TRY(repair_lines(job, error));
 cleanup:
@@ -430,13 +464,11 @@ hys_status hys_ocl_scan_run(const struct hys_kernel *kernel, struct hys_stream *
 	hys_status status = HYS_OK;
 	lay_out(job.scan, &stream->device->base, &call->size, &job.layout);
 	job.pass = job.layout.pass;
+	set_gaps(&job.pass, call);
 	job.pass.scale = (cl_float)call->problem->scoring.scale;
 	job.pass.room = (cl_int)call->size.topk;
 	job.pass.scored = hys_present(&job.args->scores) || hys_present(&job.args->kth) ||
 			  hys_present(&job.args->nan_rows);
-	HYS_TRY(clear(&job, job.pass.flags, call->size.rows * (int64_t)sizeof(cl_int), error));
-	if (job.scan->e4m3)
-		HYS_TRY(measure_keys(&job, error));
 	for (int64_t first = 0; first < lines; first += job.layout.lines) {
 		job.pass.line_first = first;
 		job.pass.lines = hys_min64(job.layout.lines, lines - first);

@@ -30,10 +30,13 @@ struct hys_ocl_scan {
 
 /* struct scan of select_scan.clh. Offsets are bytes into the workspace. */
 struct hys_ocl_scan_pass {
+	struct {
+		cl_long at, by;
+	} gaps[HYS_GAPS_MAX];
 	cl_long line_first, lines;
-	cl_long packed, weights, table, thresholds, floors, tiles, samples, lists, counts, flags;
+	cl_long rows, packed, weights, table, thresholds, floors, tiles, samples, lists, counts, flags;
 	cl_long errors, longest;
-	cl_long done, repairs, longs, scratch;
+	cl_long done, order, repairs, longs, scratch;
 	cl_int groups, scored;
 	cl_int samples_room, capacity, splits;
 	cl_int repair_slots, repair_chunk, repair_chunks, room;
