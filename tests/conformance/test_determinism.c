@@ -388,5 +388,7 @@ int main(void)
 					     .test_func = test_backward_in_ranges};
 	tests[count++] = (struct CMUnitTest){.name = "indexer loss, in ranges",
 					     .test_func = test_loss_in_ranges};
+	if (getenv("HYS_TEST_FILTER"))
+		cmocka_set_test_filter(getenv("HYS_TEST_FILTER"));
 	return _cmocka_run_group_tests("determinism", tests, count, NULL, NULL);
 }
