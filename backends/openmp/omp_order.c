@@ -13,7 +13,7 @@ static int32_t bucket_of(int64_t cost)
 
 	if (cost < EXACT)
 		return cost > 0 ? (int32_t)cost : 0;
-	while (cost >> power >= 2 * EIGHTHS)
+	while (cost >> power >= (int64_t)2 * EIGHTHS)
 		power++;
 	return EXACT + (power - 1) * EIGHTHS + (int32_t)(cost >> power) - EIGHTHS;
 }
