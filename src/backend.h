@@ -293,6 +293,25 @@ static inline bool hys_present(const struct hys_tensor *tensor)
 	return tensor->dtype != HYS_DTYPE_DEFAULT;
 }
 
+/* How many slots of a left-packed list are used. Of lists that are not packed
+ * it answers something between, which is all that a cost needs. */
+static inline int64_t hys_count_slots(const int32_t *slots, int64_t most)
+{
+	int64_t low = 0, high = most;
+
+	if (most > 0 && slots[most - 1] >= 0)
+		return most;
+	while (low < high) {
+		const int64_t middle = (low + high) / 2;
+
+		if (slots[middle] >= 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 /* Key rows that one index stands for. */
 static inline int64_t hys_index_span(const struct hys_problem *problem)
 {

@@ -156,6 +156,11 @@ static const struct hys_fields op_fields[HYS_OP_COUNT] = {
 	[HYS_OP_FIDELITY] = TABLE(fidelity, hys_fidelity_args),
 };
 
+bool hys_is_pooling(hys_op op)
+{
+	return op == HYS_OP_POOL || op == HYS_OP_POOL_BACKWARD;
+}
+
 const struct hys_fields *hys_op_fields(hys_op op)
 {
 	return &op_fields[op];

@@ -10,30 +10,6 @@
 
 /* ---- weighing ---- */
 
-bool hys_is_pooling(hys_op op)
-{
-	return op == HYS_OP_POOL || op == HYS_OP_POOL_BACKWARD;
-}
-
-/* How many slots of a left-packed list are used. Of lists that are not packed
- * it answers something between, which is all that a cost needs. */
-static int64_t count_slots(const int32_t *slots, int64_t most)
-{
-	int64_t low = 0, high = most;
-
-	if (most > 0 && slots[most - 1] >= 0)
-		return most;
-	while (low < high) {
-		const int64_t middle = (low + high) / 2;
-
-		if (slots[middle] >= 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 /* The mean over groups of the slots that row `row` of the call uses. */
 static double slots_used(const struct hys_tensor *indices, int64_t row)
 {
@@ -41,7 +17,7 @@ static double slots_used(const struct hys_tensor *indices, int64_t row)
 	int64_t count = 0;
 
 	for (int64_t u = 0; u < indices->shape[1]; u++)
-		count += count_slots(slots + u * indices->stride[1], indices->shape[2]);
+		count += hys_count_slots(slots + u * indices->stride[1], indices->shape[2]);
 	return (double)count / (double)hys_max64(indices->shape[1], 1);
 }
 

@@ -55,7 +55,6 @@ double hys_lane_time_s(const struct hys_tiles *tiles, const struct hys_lane_cost
 
 /* spread.c: fills a batch's ranges. False when there is no memory. */
 bool hys_partition_batch(struct hys_batch *batch);
-bool hys_is_pooling(hys_op op);
 /* rehearse.c: corrects what devices take for an operation by what they take
  * together; whoever is no help then takes too long to be given any rows. Without
  * memory, or when a call fails, nothing changes. */

@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-static bool is_pooling(hys_op op)
-{
-	return op == HYS_OP_POOL || op == HYS_OP_POOL_BACKWARD;
-}
-
 static void cut_fields(struct hys_task *task, int64_t first, int64_t count)
 {
 	const struct hys_fields *fields = hys_op_fields(task->call.op);
@@ -34,7 +29,7 @@ static void view_batch(const struct hys_batch *batch, int32_t lane, struct hys_c
 {
 	const int64_t first = call->row_first, end = first + call->size.rows;
 
-	if (is_pooling(call->op)) {
+	if (hys_is_pooling(call->op)) {
 		call->batch = batch->views[lane];
 		return;
 	}

@@ -20,11 +20,6 @@ static bool is_select(hys_op op)
 	       op == HYS_OP_SELECT_COARSE_TO_FINE;
 }
 
-static bool is_pooling(hys_op op)
-{
-	return op == HYS_OP_POOL || op == HYS_OP_POOL_BACKWARD;
-}
-
 static bool listed(const char *name, const char *const *names)
 {
 	for (; *names; names++)
@@ -54,7 +49,7 @@ static bool wanted(const struct hys_trial *trial, const struct hys_field *field)
 		return problem->scoring.dtype == HYS_F8E4M3;
 	if (listed(name, window))
 		return trial->size.window_keys > 0;
-	if (!trial->size.test && flags == HYS_FIELD_OPTIONAL && !is_pooling(trial->op))
+	if (!trial->size.test && flags == HYS_FIELD_OPTIONAL && !hys_is_pooling(trial->op))
 		return false;
 	if (trial->op == HYS_OP_INDEXER_LOSS && strcmp(name, "scores") == 0)
 		return false;

@@ -31,22 +31,6 @@ void omp_order(int32_t *order, int64_t count, omp_cost *cost, const void *contex
 		order[count - 1 - places[bucket_of(cost(context, i))]++] = (int32_t)i;
 }
 
-/* Of a list that is left-packed; of others something between. */
-static int64_t count_slots(const int32_t *slots, int64_t most)
-{
-	int64_t low = 0, high = most;
-
-	while (low < high) {
-		const int64_t middle = (low + high) / 2;
-
-		if (slots[middle] >= 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 static int64_t length(struct omp_range range)
 {
 	return hys_max64(range.end - range.begin, 0);
@@ -60,7 +44,7 @@ int64_t omp_attended(const struct omp_rows *rows, int64_t t)
 		struct omp_walk walk;
 
 		omp_walk_start(&walk, rows, t, u);
-		count += count_slots(walk.slots.indices, walk.slots.count) * walk.slots.span +
+		count += hys_count_slots(walk.slots.indices, walk.slots.count) * walk.slots.span +
 			 length(walk.first) + length(walk.window) + length(walk.second);
 	}
 	return count;
