@@ -1,7 +1,10 @@
 /* flash_forward_mma.cl - attention forward with mma.sync over tiles of keys: dense, windows,
  * blocks. See flash_tiles.clh. A warp has 16 packed rows; work-groups go from item to item, the
  * fetching warp ahead of the others.
- * Options: ELEMENT_TYPE, HEAD_DIM, VALUE_DIM, SOFTCAP, TILE_KEYS, PLACES, LOCAL_BYTES, HAND_OVER. */
+ *
+ * With twelve warps more rows share a tile, and each has fewer registers: what stays the same from tile to
+ * tile, q and the rows' intervals, lies in local memory (Q_AT).
+ * Options: ELEMENT_TYPE, HEAD_DIM, VALUE_DIM, SOFTCAP, TILE_KEYS, PLACES, LOCAL_BYTES, HAND_OVER, WARPS, Q_AT. */
 #define HEAD_PANELS ((HEAD_DIM + 63) / 64)
 #define VALUE_PANELS ((VALUE_DIM + 63) / 64)
 #include "flash_tiles.clh"
@@ -9,6 +12,47 @@
 
 #define HEAD_STEPS ((HEAD_DIM + 15) / 16)
 #define VALUE_STEPS ((VALUE_DIM + 15) / 16)
+
+#ifdef Q_AT
+/* Of a work-item's q: 16 bytes of each step. */
+#define OWN_Q(k) (local_at + Q_AT + ((k)*WARPS * 32 + (uint)get_local_id(0)) * 16)
+/* Of a slot, whose packed rows are one row's: its intervals. */
+#define OWN_INTERVALS(slot) (local_at + Q_AT + HEAD_STEPS * WARPS * 32 * 16 + (slot)*32)
+
+INLINE void keep_intervals(uint at, const struct intervals *row)
+{
+	const uint first[4] = {(uint)row->begin, (uint)row->first_end, (uint)row->window_begin,
+			       (uint)row->end};
+	const uint second[4] = {(uint)row->other_begin, (uint)row->other_end, 0, 0};
+	store_local_4(at, first);
+	store_local_4(at + 16, second);
+}
+
+INLINE struct intervals kept_intervals(uint at)
+{
+	uint first[4], second[4];
+	load_local_4(at, first);
+	load_local_4(at + 16, second);
+	const struct intervals row = {(int)first[0], (int)first[1],  (int)first[2],
+				      (int)first[3], (int)second[0], (int)second[1]};
+	return row;
+}
+
+/* What stays the same from tile to tile. */
+INLINE void keep_rows(const uint *q, const struct intervals *own, uint local_at)
+{
+	const uint warp = (uint)get_local_id(0) / 32;
+#pragma unroll
+	for (int k = 0; k < HEAD_STEPS; k++)
+		store_local_4(OWN_Q(k), q + 4 * k);
+	warp_sync();
+	if (get_local_id(0) % 32 == 0) {
+		keep_intervals(OWN_INTERVALS(2 * warp), &own[0]);
+		keep_intervals(OWN_INTERVALS(2 * warp + 1), &own[1]);
+	}
+	warp_sync();
+}
+#endif
 
 /* Rows of a tensor as operand a: two rows of a thread, `steps` * 16 channels. */
 INLINE void load_rows(uint *a, int steps, const __global ushort *x, long4 at, int pairs,
@@ -36,6 +80,24 @@ INLINE void load_rows(uint *a, int steps, const __global ushort *x, long4 at, in
 	}
 }
 
+/* x = q times the tile's keys. */
+INLINE void find_scores(float *x, const uint *q, const struct operand *keys, uint local_at)
+{
+#ifdef Q_AT
+#pragma unroll
+	for (int i = 0; i < TILE_KEYS / 2; i++)
+		x[i] = 0.0f;
+#pragma unroll
+	for (int k = 0; k < HEAD_STEPS; k++) {
+		uint a[4];
+		load_local_4(OWN_Q(k), a);
+		multiply_step(x, a, keys, k, 0, TILE_KEYS / 16);
+	}
+#else
+	multiply_part(x, q, HEAD_STEPS, keys, 0, TILE_KEYS / 16);
+#endif
+}
+
 /* One tile for the warp's rows. */
 INLINE void attend(const struct tile_of_keys *tile, const uint *q, float *o,
 		   const struct intervals *own, struct softmax *rows, const struct flash *call,
@@ -47,9 +109,15 @@ INLINE void attend(const struct tile_of_keys *tile, const uint *q, float *o,
 	float x[TILE_KEYS / 2];
 	uint shares[TILE_KEYS / 4];
 	int begin[2], end[2];
-	multiply_part(x, q, HEAD_STEPS, &keys, 0, TILE_KEYS / 16);
+	find_scores(x, q, &keys, local_at);
 	if (SOFTCAP)
 		cap_all(x, TILE_KEYS / 2, call);
+#ifdef Q_AT
+	const uint slot = (uint)get_local_id(0) / 32 * 2;
+	const struct intervals kept[2] = {kept_intervals(OWN_INTERVALS(slot)),
+					  kept_intervals(OWN_INTERVALS(slot + 1))};
+	own = kept;
+#endif
 	if (!see_tile(tile, own, begin, end))
 		mask(x, TILE_KEYS / 2, column, begin, end);
 	soften(x, TILE_KEYS / 2, rows, SOFTCAP ? 1.0f : call->scale * LOG2_E);
@@ -98,16 +166,12 @@ forward(const __global ushort *q, long4 q_at, int q_pairs, __global ushort *o, l
 	barrier(CLK_LOCAL_MEM_FENCE);
 	call.scale = fabs(call.scale);
 	if (warp >= WARPS) {
-#ifdef HAND_OVER
-		GIVE_REGISTERS(72);
-#endif
+		GIVE_AWAY;
 		if (warp == WARPS)
 			fetch_items(&reading, &rules, work, &call, local_at);
 		return;
 	}
-#ifdef HAND_OVER
-	TAKE_REGISTERS(216);
-#endif
+	TAKE_OVER;
 	for (int item = (int)get_group_id(0); item < items; item += (int)get_num_groups(0)) {
 		const int bundle = item / call.tiles;
 		const int m =
@@ -127,6 +191,9 @@ forward(const __global ushort *q, long4 q_at, int q_pairs, __global ushort *o, l
 #pragma unroll
 		for (int i = 0; i < VALUE_STEPS * 8; i++)
 			sums[i] = 0.0f;
+#ifdef Q_AT
+		keep_rows(a, own, local_at);
+#endif
 		start_softmax(&rows);
 		for (;;) {
 			const struct tile_of_keys tile = hear(&turn, local_at);

@@ -201,6 +201,10 @@ struct hys_kernel {
 	bool order_free;
 	/* Takes calls whose rows have gaps. */
 	bool gaps;
+	/* Another row's kernel with tiles of other sizes. Which are the faster on
+	 * a device is for a plan that measures to find, and for wisdom to keep;
+	 * other plans take it only by name. */
+	bool resized;
 };
 
 /* A strided copy between host memory and a region: count[0] x count[1] runs of

@@ -257,15 +257,20 @@ static void add_candidate(struct candidates *candidates, const struct hys_kernel
 		candidates->kernels[candidates->count++] = kernel;
 }
 
+/* Those of the list, or, without one, all but those whose tiles nobody measures. */
 static void add_listed(const struct attempt *attempt, const char *list,
 		       struct candidates *candidates)
 {
 	const struct hys_backend *backend = attempt->device->backend;
+	const bool measures = attempt->picker->wish->effort == HYS_EFFORT_MEASURE;
 
-	for (int32_t i = 0; i < backend->kernel_count; i++)
-		if (backend->kernels[i].op == attempt->op &&
-		    (!list || in_list(list, backend->kernels[i].name)))
-			add_candidate(candidates, &backend->kernels[i]);
+	for (int32_t i = 0; i < backend->kernel_count; i++) {
+		const struct hys_kernel *kernel = &backend->kernels[i];
+
+		if (kernel->op == attempt->op &&
+		    (list ? in_list(list, kernel->name) : measures || !kernel->resized))
+			add_candidate(candidates, kernel);
+	}
 }
 
 /* Wisdom's choice, if its kernel still exists. */
@@ -365,13 +370,18 @@ static hys_status choose_first(struct attempt *attempt, const struct candidates 
 	return fail_all(attempt, error);
 }
 
-/* Large enough to tell kernels apart, small enough to wait for. */
-static struct hys_trial_size measure_size(const struct hys_plan *plan)
+/* Large enough to tell kernels apart, small enough to wait for: of a GPU that has nothing to do on most of its
+ * units they tell little. */
+static struct hys_trial_size measure_size(const struct hys_plan *plan,
+					  const struct hys_device_info *info)
 {
 	const struct hys_size most = hys_plan_size_max(plan, HYS_OP_SELECT, plan->rows_max);
+	const bool gpu = info->kind == HYS_DEVICE_GPU;
+	const int64_t rows = gpu ? hys_max64(64, INT64_C(8) * info->compute_units) : 64;
+	const int64_t keys = gpu ? 8192 : 4096;
 	struct hys_trial_size size = {
-		.rows = hys_min64(plan->rows_max, 64),
-		.keys = hys_min64(plan->keys_max, INT64_C(4096) * plan->problem.scoring.pool),
+		.rows = hys_min64(plan->rows_max, rows),
+		.keys = hys_min64(plan->keys_max, keys * plan->problem.scoring.pool),
 		.window_keys = hys_min64(plan->window_keys_max, 256),
 	};
 
@@ -384,7 +394,7 @@ static hys_status time_kernel(struct attempt *attempt, const struct hys_kernel *
 {
 	const struct hys_plan *plan = attempt->picker->plan;
 	const struct hys_site site = {attempt->picker->context, attempt->device};
-	const struct hys_trial_size size = measure_size(plan);
+	const struct hys_trial_size size = measure_size(plan, &attempt->device->info);
 	struct hys_trial trial;
 	hys_status status;
 

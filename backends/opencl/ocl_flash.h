@@ -10,10 +10,12 @@ struct hys_ocl_flash_way {
 	struct hys_ocl_source source; /* first: what ocl_program.c reads */
 	bool large;		      /* local memory past 48 KiB */
 	bool lists;		      /* not only dense */
+	bool shares;		      /* with lists, twelve warps' rows share a tile */
 };
 
 extern const struct hys_ocl_source hys_ocl_flash_forward_wgmma;
-extern const struct hys_ocl_flash_way hys_ocl_flash_forward_sm90, hys_ocl_flash_forward_mma;
+extern const struct hys_ocl_flash_way hys_ocl_flash_forward_sm90, hys_ocl_flash_forward_twelve;
+extern const struct hys_ocl_flash_way hys_ocl_flash_forward_mma;
 extern const struct hys_ocl_flash_way hys_ocl_flash_backward_dense, hys_ocl_flash_backward_blocks;
 
 bool hys_ocl_flash_tiles_applicable(const struct hys_kernel *kernel,
@@ -128,7 +130,8 @@ hys_status hys_ocl_flash_pack(const struct hys_ocl_job *job, const struct hys_ca
 			      const struct hys_ocl_flash_source sources[2]);
 /* Sizes of flash_tiles.clh on one problem. */
 struct hys_ocl_flash_tiles {
-	int64_t tile_keys, places, local_bytes, threads;
+	int64_t tile_keys, places, local_bytes, threads, warps;
+	int64_t kept; /* where q and intervals are kept, if there are more warps than usual */
 };
 struct hys_ocl_flash_tiles hys_ocl_flash_tiles_of(const struct hys_ocl_flash_way *way,
 						  const struct hys_problem *problem);

@@ -9,7 +9,14 @@
 
 /* What a place of the ring takes besides its tile: what is in it, and barriers. */
 #define PLACE_EXTRA 32
+#define WARPS 8 /* that compute, each WARP_ROWS packed rows */
+#define WARP_ROWS 16
 #define PLACES_MAX 16
+/* What twelve warps keep there: sixteen bytes of a work-item's q for each step of channels, and the intervals
+ * of a warp's two slots. */
+#define SHARING_WARPS 12
+#define STEP_BYTES (SHARING_WARPS * 32 * 16)
+#define INTERVALS_BYTES (SHARING_WARPS * 2 * 32)
 
 struct hys_ocl_flash_tiles hys_ocl_flash_tiles_of(const struct hys_ocl_flash_way *way,
 						  const struct hys_problem *problem)
@@ -18,18 +25,27 @@ struct hys_ocl_flash_tiles hys_ocl_flash_tiles_of(const struct hys_ocl_flash_way
 	const int64_t most = way->large ? 64 : 32;
 	const int64_t panels =
 		hys_ocl_panels(attending->head_dim) + hys_ocl_panels(attending->value_dim);
-	const int64_t room = (way->large ? INT64_C(231424) : INT64_C(48) * 1024) - 64;
-	struct hys_ocl_flash_tiles shape = {.tile_keys = most, .threads = way->large ? 384 : 288};
-	int64_t place;
+	const bool dense = hys_ocl_flash_is_dense(problem);
+	int64_t room = (way->large ? INT64_C(231424) : INT64_C(48) * 1024) - 64;
+	struct hys_ocl_flash_tiles shape = {
+		.tile_keys = most, .threads = way->large ? 384 : 288, .warps = WARPS};
+	int64_t place, kept = 0;
 
-	if (!hys_ocl_flash_is_dense(problem)) { /* an index's tiles, as equal as they can be */
+	if (way->shares && !dense) {
+		shape.warps = SHARING_WARPS;
+		shape.threads = SHARING_WARPS * 32 + 128;
+		kept = hys_ocl_divide_up(attending->head_dim, 16) * STEP_BYTES + INTERVALS_BYTES;
+		room -= kept;
+	}
+	if (!dense) { /* an index's tiles, as equal as they can be */
 		const int64_t span = attending->granularity;
 		shape.tile_keys =
 			hys_round_up(hys_ocl_divide_up(span, hys_ocl_divide_up(span, most)), 16);
 	}
 	place = shape.tile_keys * panels * HYS_OCL_PANEL_BYTES + PLACE_EXTRA;
 	shape.places = hys_min64(PLACES_MAX, room / place);
-	shape.local_bytes = shape.places * place;
+	shape.kept = shape.places * place;
+	shape.local_bytes = shape.kept + kept;
 	return shape;
 }
 
@@ -43,6 +59,10 @@ void hys_ocl_flash_define_tiles(const struct hys_ocl_flash_way *way,
 	hys_ocl_define(options, "SOFTCAP", problem->attending.softcap > 0);
 	hys_ocl_define(options, "TILE_KEYS", shape.tile_keys);
 	hys_ocl_define(options, "PLACES", shape.places);
+	if (shape.warps != WARPS) {
+		hys_ocl_define(options, "WARPS", shape.warps);
+		hys_ocl_define(options, "Q_AT", shape.kept);
+	}
 	if (way->large)
 		hys_ocl_define(options, "HAND_OVER", 1);
 }
@@ -76,6 +96,15 @@ const struct hys_ocl_flash_way hys_ocl_flash_forward_sm90 = {
 	.large = true,
 	.lists = true,
 };
+const struct hys_ocl_flash_way hys_ocl_flash_forward_twelve = {
+	.source = {.file = "flash_forward_mma.cl",
+		   .entries = entries,
+		   .define = define,
+		   .rewrite = "sm_90a"},
+	.large = true,
+	.lists = true,
+	.shares = true,
+};
 const struct hys_ocl_flash_way hys_ocl_flash_forward_mma = {
 	.source = {.file = "flash_forward_mma.cl", .entries = entries, .define = define},
 	.lists = true,
@@ -103,12 +132,16 @@ static hys_status forward(const struct hys_ocl_job *job, const struct hys_ocl_fl
 			  const struct hys_call *call, const struct hys_ocl_flash_source sources[2])
 {
 	const struct hys_attention_args *tensors = &call->args.attention;
-	const struct hys_ocl_flash flash = hys_ocl_flash_of(call, sources);
 	const struct hys_ocl_rules rules = hys_ocl_flash_rules(&call->size);
 	const struct hys_ocl_flash_tiles shape = hys_ocl_flash_tiles_of(way, call->problem);
-	const int64_t items = (int64_t)flash.tiles * flash.bundles;
+	const int64_t tiles = hys_ocl_divide_up(call->size.rows * hys_ocl_flash_pad(call->problem),
+						shape.warps * WARP_ROWS);
+	struct hys_ocl_flash flash = hys_ocl_flash_of(call, sources);
+	const int64_t items = tiles * flash.bundles;
 	const int64_t units = job->stream->device->base.info.compute_units;
 	struct hys_ocl_args args = hys_ocl_begin_named(job->stream, job->instance, "forward");
+
+	flash.tiles = (int32_t)tiles;
 	hys_ocl_arg_tensor(&args, &tensors->q);
 	hys_ocl_arg_i32(&args, hys_ocl_flash_pairs(&tensors->q));
 	hys_ocl_arg_tensor(&args, &tensors->o);

@@ -213,7 +213,7 @@ void hys_ocl_cache_store(const struct hys_host *host, const struct hys_ocl_key *
 /* ---- ocl_kernels.c ---- */
 
 /* Rows per op, preferred first. Count them here when adding one. */
-#define HYS_OCL_KERNEL_COUNT 53
+#define HYS_OCL_KERNEL_COUNT 54
 extern const struct hys_kernel hys_ocl_kernels[];
 
 /* ---- ocl_add.c ---- */

@@ -1,4 +1,5 @@
-/* A kernel that ran on no device yet is left out of plans, with the reason, unless it is asked for by name. */
+/* A kernel that ran on no device yet is left out of plans, with the reason, unless it is asked for by name; one
+ * with other tile sizes is left out unless plans measure. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +19,8 @@ static const char *preferred; /* the kernel that a plan takes by itself */
 static const struct hys_problem problem = {.struct_size = sizeof(problem),
 					   .attending = {.heads = 2, .head_dim = 8}};
 
+static hys_effort effort;
+
 static hys_status make(const char *names, struct hys_plan **plan, struct hys_error *error)
 {
 	struct hys_plan_options options = {.struct_size = sizeof(options),
@@ -26,6 +29,7 @@ static hys_status make(const char *names, struct hys_plan **plan, struct hys_err
 					   .keys_max = 16};
 
 	options.kernels = names;
+	options.effort = effort;
 	return hys_plan_create(context, &problem, &options, plan, error);
 }
 
@@ -82,19 +86,20 @@ static void check_asked_for(void)
 	hys_plan_destroy(plan);
 }
 
-static void mark(bool unproven, bool order_free)
+static void mark(bool unproven, bool order_free, bool resized)
 {
 	for (int32_t i = 0; i < backend.kernel_count; i++) {
 		const bool own = strcmp(kernels[i].name, preferred) == 0;
 		kernels[i].unproven = own && unproven;
 		kernels[i].order_free = own && order_free;
+		kernels[i].resized = own && resized;
 	}
 }
 
 static void test_unproven(void **state)
 {
 	(void)state;
-	mark(true, false);
+	mark(true, false, false);
 	check_left_out("has not run on such a device yet");
 	check_asked_for();
 }
@@ -102,9 +107,32 @@ static void test_unproven(void **state)
 static void test_order_free(void **state)
 {
 	(void)state;
-	mark(false, true);
+	mark(false, true, false);
 	check_left_out("gives other bits on every run");
 	check_asked_for();
+}
+
+/* Whether the plan says anything of the preferred kernel. */
+static bool is_mentioned(void)
+{
+	struct hys_plan *plan = NULL;
+	char text[8192];
+
+	assert_int_equal(make(NULL, &plan, NULL), HYS_OK);
+	hys_plan_describe(plan, text, sizeof(text));
+	hys_plan_destroy(plan);
+	return strstr(text, preferred) != NULL;
+}
+
+static void test_resized(void **state)
+{
+	(void)state;
+	mark(false, false, true);
+	assert_false(is_mentioned());
+	check_asked_for();
+	effort = HYS_EFFORT_MEASURE;
+	assert_true(is_mentioned());
+	effort = HYS_EFFORT_ESTIMATE;
 }
 
 int main(void)
@@ -112,6 +140,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_unproven),
 		cmocka_unit_test(test_order_free),
+		cmocka_unit_test(test_resized),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
