@@ -11,6 +11,9 @@
 
 #define CANDIDATES_MAX 64
 #define MEASURE_REPEATS 3
+/* Kernels that are expected to be so many times slower than the fastest so far are not measured: to build and
+ * test each takes seconds on a GPU. */
+#define HOPELESS 8.0
 
 /* ---- the reference device ---- */
 
@@ -450,6 +453,26 @@ static void keep_faster(struct attempt *attempt, const struct hys_kernel *kernel
 		attempt->device->backend->program_destroy(attempt->device, loser);
 }
 
+/* Whether there is a choice and measuring this one is no use; says so. */
+static bool is_out(struct attempt *attempt, const struct hys_kernel *kernel)
+{
+	const struct hys_kernel *chosen = attempt->choice->kernel;
+	char reason[64];
+
+	if (!chosen)
+		return false;
+	if (kernel == hys_reference_kernel(attempt->device->backend, attempt->op)) {
+		note_why_not(attempt, kernel->name, "only when no other can run");
+		return true;
+	}
+	if (chosen->efficiency <= HOPELESS * kernel->efficiency)
+		return false;
+	snprintf(reason, sizeof(reason), "not measured, expected to be %.0f times slower",
+		 chosen->efficiency / kernel->efficiency);
+	note_why_not(attempt, kernel->name, reason);
+	return true;
+}
+
 static hys_status choose_fastest(struct attempt *attempt, const struct candidates *candidates,
 				 struct hys_error *error)
 {
@@ -460,11 +483,8 @@ static hys_status choose_fastest(struct attempt *attempt, const struct candidate
 		const struct hys_kernel *kernel = candidates->kernels[i];
 		struct hys_error failure = {HYS_OK, 0, ""};
 
-		if (attempt->choice->kernel &&
-		    kernel == hys_reference_kernel(attempt->device->backend, attempt->op)) {
-			note_why_not(attempt, kernel->name, "only when no other can run");
+		if (is_out(attempt, kernel))
 			continue;
-		}
 		if (!try_kernel(attempt, kernel, &program)) {
 			note_why_not(attempt, kernel->name, attempt->reason);
 			continue;

@@ -55,3 +55,23 @@ void bench_explain(const struct hys_device_info *info, const struct hys_cost *co
 	printf("  reached            %s, %.1f%% of the roof\n", tool_time(seconds),
 	       seconds > 0 ? 100 * roof / seconds : 0);
 }
+
+static double sum_of_first(const struct bench_first *first)
+{
+	return first->context + first->plan + first->call;
+}
+
+void bench_explain_first(const struct bench_first *first)
+{
+	printf("  first result       %s but for its data: ", tool_time(sum_of_first(first)));
+	printf("context %s, ", tool_time(first->context));
+	printf("plan %s, first call %s\n", tool_time(first->plan), tool_time(first->call));
+}
+
+void bench_add_first(cJSON *line, const struct bench_first *first)
+{
+	cJSON_AddNumberToObject(line, "first_result_s", sum_of_first(first));
+	cJSON_AddNumberToObject(line, "context_s", first->context);
+	cJSON_AddNumberToObject(line, "plan_s", first->plan);
+	cJSON_AddNumberToObject(line, "first_call_s", first->call);
+}

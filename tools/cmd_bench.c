@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char doc[] =
 	"Time operation OP: the median of several runs after warm-up, operands on the "
@@ -64,6 +65,8 @@ enum {
 	KEY_TWICE,
 	KEY_SWEEP,
 	KEY_TRACE,
+	KEY_WISDOM,
+	KEY_TUNE,
 	KEY_ROWS,
 	KEY_KEYS
 };
@@ -85,7 +88,8 @@ static const struct argp_option options[] = {
 	{"granularity", KEY_GRANULARITY, "N", 0, "Key rows per index (default 1)", 0},
 	{"groups", KEY_GROUPS, "N", 0, "Groups of heads that choose for themselves (default 1)", 0},
 	{"share", KEY_SHARE, "PERCENT", 0,
-	 "Of a row's choices, how many the row before has made, too; of select's rows, how many are "
+	 "Of a row's choices, how many the row before has made, too; of select's rows, how many "
+	 "are "
 	 "like the row before (default 0: at random)",
 	 0},
 	{"window", KEY_WINDOW, "N", 0, "Last rows that are always attended", 0},
@@ -101,6 +105,11 @@ static const struct argp_option options[] = {
 	{"device", 'd', "DEVICE", 0,
 	 "A backend, a device's name or number, or all (default: the first)", 0},
 	{"kernels", KEY_KERNELS, "NAMES", 0, "Force kernels by name, comma list", 0},
+	{"wisdom", KEY_WISDOM, "FILE", 0, "Take what was measured before: `hyscale tune`, --tune",
+	 0},
+	{"tune", KEY_TUNE, "FILE", 0,
+	 "Measure which kernel is the fastest for this, take it, and add it to a file of wisdom",
+	 0},
 	{"documents", KEY_DOCUMENTS, "N", 0,
 	 "devices: so many packed documents of Zipf lengths (default: one)", 0},
 	{"split", KEY_SPLIT, "NAME", 0, "devices: static (default), equal or guided", 0},
@@ -113,7 +122,8 @@ static const struct argp_option options[] = {
 	{"speeds", KEY_SPEEDS, "A:B", 0, "balance: 1:1, 1:2 or 1:4 alone (default: all three)", 0},
 	{"repeat", KEY_REPEAT, "N", 0, "Timed runs (default 20; balance: 1)", 0},
 	{"pause", KEY_PAUSE, "MS", 0,
-	 "Rest so long before each run, so that a GPU's power limit does not slow it (default 0)", 0},
+	 "Rest so long before each run, so that a GPU's power limit does not slow it (default 0)",
+	 0},
 	{"json", 'j', 0, 0, "One JSON object a line", 0},
 	{"explain", 'x', 0, 0, "Print what bounds the operation, and how near it came", 0},
 	{0},
@@ -201,6 +211,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		break;
 	case KEY_TRACE:
 		bench->trace = argument;
+		break;
+	case KEY_TUNE:
+		bench->tune = true;
+		/* fall through */
+	case KEY_WISDOM:
+		bench->wisdom = argument;
 		break;
 	case KEY_TWICE:
 		bench->twice = true;
@@ -298,10 +314,6 @@ static int finish_problem(struct bench *bench, int which)
 
 /* ---- one run ---- */
 
-struct timing {
-	double median, min, max;
-};
-
 static void rest(int64_t ms)
 {
 	const struct timespec time = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
@@ -310,7 +322,7 @@ static void rest(int64_t ms)
 }
 
 static bool time_op(const struct bench *b, hys_op op, struct bench_data *d, struct hys_batch *batch,
-		    const union arguments *args, bool flush, struct timing *timing)
+		    const union arguments *args, bool flush, struct bench_timing *timing)
 {
 	int64_t warm_up = b->repeat < 3 ? b->repeat : 3;
 	double *times = calloc((size_t)b->repeat, sizeof *times);
@@ -322,8 +334,11 @@ static bool time_op(const struct bench *b, hys_op op, struct bench_data *d, stru
 		rest(b->pause_ms);
 		double start = tool_now();
 		ok = !d->failed && bench_call(op, d->exec, batch, args, &d->error) == HYS_OK;
+		start = tool_now() - start;
+		if (i == -warm_up)
+			timing->first = start;
 		if (i >= 0)
-			times[i] = tool_now() - start;
+			times[i] = start;
 	}
 	tool_progress(1, 1, "");
 	if (ok) {
@@ -333,100 +348,6 @@ static bool time_op(const struct bench *b, hys_op op, struct bench_data *d, stru
 	}
 	free(times);
 	return ok;
-}
-
-/* ---- reporting ---- */
-
-static void add_shape(cJSON *line, const struct bench *b, hys_op op)
-{
-	const struct hys_scoring *s = &b->problem.scoring;
-	const struct hys_attending *a = &b->problem.attending;
-	static const char *const methods[] = {"default", "exact", "coarse", "coarse_to_fine"};
-	if (s->heads) {
-		cJSON_AddNumberToObject(line, "index_heads", s->heads);
-		cJSON_AddNumberToObject(line, "index_dim", s->dim);
-	}
-	if (op == HYS_OP_SELECT)
-		cJSON_AddStringToObject(line, "method", methods[b->problem.choosing.method]);
-	cJSON_AddNumberToObject(line, "groups", s->groups);
-	cJSON_AddNumberToObject(line, "block", s->block);
-	cJSON_AddNumberToObject(line, "pool", s->pool);
-	cJSON_AddNumberToObject(line, "topk", (double)b->topk);
-	if (a->heads) {
-		cJSON_AddNumberToObject(line, "heads", a->heads);
-		cJSON_AddNumberToObject(line, "kv_heads", a->kv_heads);
-		cJSON_AddNumberToObject(line, "head_dim", a->head_dim);
-		cJSON_AddNumberToObject(line, "value_dim", a->value_dim);
-		cJSON_AddNumberToObject(line, "granularity", a->granularity);
-		cJSON_AddNumberToObject(line, "window", a->window);
-		cJSON_AddNumberToObject(line, "share", (double)b->share);
-	}
-	cJSON_AddStringToObject(line, "mask", b->full ? "full" : "causal");
-}
-
-struct result {
-	const char *kernel;
-	struct hys_device_info info;
-	struct timing timing;
-	struct hys_cost cost;
-	struct hys_device_speed peak;
-	int64_t memory;
-	hys_dtype dtype;
-};
-
-static void report(const struct bench *b, hys_op op, const struct result *r, bool first)
-{
-	double rate = r->cost.flops / r->timing.median;
-	double fraction = r->peak.flops_per_s > 0 ? rate / r->peak.flops_per_s : 0;
-	double traffic = r->cost.bytes / r->timing.median;
-	/* Work without multiply-adds (pooling) is measured by the bytes it moves. */
-	bool moves = r->cost.flops <= 0;
-	if (!b->json) {
-		double shown = moves ? traffic : rate;
-		double peak = moves ? r->peak.bytes_per_s : r->peak.flops_per_s;
-		const char *unit = moves ? "B/s" : "FLOP/s";
-		char range[64], share[64];
-		snprintf(range, sizeof range, "(%s to %s)", tool_time(r->timing.min),
-			 tool_time(r->timing.max));
-		snprintf(share, sizeof share, "%5.1f%% of %s", peak > 0 ? 100 * shown / peak : 0,
-			 tool_rate(peak, unit));
-		if (first)
-			printf("%-18s %-8s %-34s %-5s %19s %10s  %-22s  %14s  %-22s  %11s\n",
-			       "operation", "backend", "kernel", "type", "rows x keys    ",
-			       "median", "(fastest to slowest)", "useful", "of the measured peak",
-			       "peak memory");
-		printf("%-18s %-8s %-34s %-5s %8lld x %-8lld %10s  %-22s  %14s  %-22s  %11s\n",
-		       b->op, r->info.backend, r->kernel, hys_dtype_name(r->dtype),
-		       (long long)b->rows, (long long)b->keys, tool_time(r->timing.median), range,
-		       tool_rate(shown, unit), share, tool_bytes((double)r->memory));
-		if (shown > peak && r->info.kind == HYS_DEVICE_CPU && r->dtype == HYS_F32)
-			tool_complain("more than the peak: the machine was probably busy while the "
-				      "peak was measured");
-		if (b->explain)
-			bench_explain(&r->info, &r->cost, &r->peak, r->timing.median);
-		return;
-	}
-	cJSON *line = cJSON_CreateObject();
-	cJSON_AddStringToObject(line, "op", b->op);
-	cJSON_AddStringToObject(line, "backend", r->info.backend);
-	cJSON_AddStringToObject(line, "device", r->info.name);
-	cJSON_AddStringToObject(line, "kernel", r->kernel);
-	cJSON_AddStringToObject(line, "dtype", hys_dtype_name(r->dtype));
-	cJSON_AddNumberToObject(line, "rows", (double)b->rows);
-	cJSON_AddNumberToObject(line, "keys", (double)b->keys);
-	cJSON_AddNumberToObject(line, "median_s", r->timing.median);
-	cJSON_AddNumberToObject(line, "min_s", r->timing.min);
-	cJSON_AddNumberToObject(line, "max_s", r->timing.max);
-	cJSON_AddNumberToObject(line, "useful_flops", r->cost.flops);
-	cJSON_AddNumberToObject(line, "flops_per_s", rate);
-	cJSON_AddNumberToObject(line, "peak_flops_per_s", r->peak.flops_per_s);
-	cJSON_AddNumberToObject(line, "fraction_of_peak", fraction);
-	cJSON_AddNumberToObject(line, "bytes", r->cost.bytes);
-	cJSON_AddNumberToObject(line, "bytes_per_s", traffic);
-	cJSON_AddNumberToObject(line, "peak_bytes_per_s", r->peak.bytes_per_s);
-	cJSON_AddNumberToObject(line, "peak_memory_bytes", (double)r->memory);
-	add_shape(line, b, op);
-	tool_json_line(line);
 }
 
 /* ---- driver ---- */
@@ -458,10 +379,13 @@ static bool make_plan(const struct bench *b, struct hys_context *context, int32_
 					  .rows_max = call_rows(b, op),
 					  .keys_max = b->keys,
 					  .kernels = b->kernels,
+					  .effort = b->tune ? HYS_EFFORT_MEASURE
+							    : HYS_EFFORT_ESTIMATE,
 					  .progress = tool_plan_progress};
 	if (op == HYS_OP_ATTENTION_BACKWARD)
 		wanted.operations |= HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD);
-	return hys_plan_create(context, &b->problem, &wanted, plan, error) == HYS_OK;
+	return hys_plan_create(context, &b->problem, &wanted, plan, error) == HYS_OK &&
+	       (!b->tune || hys_wisdom_export(context, b->wisdom, error) == HYS_OK);
 }
 
 /* On a processor that others use too the peak of one moment may be far from that
@@ -480,7 +404,7 @@ static void measure_again(struct hys_device_speed *peak)
 }
 
 static bool measure(const struct bench *b, hys_op op, struct hys_plan *plan,
-		    struct hys_batch *batch, struct bench_data *data, struct result *result)
+		    struct hys_batch *batch, struct bench_data *data, struct bench_result *result)
 {
 	union arguments args;
 	int64_t workspace = 0;
@@ -506,8 +430,8 @@ static int bench_device(const struct bench *b, struct hys_context *context, int3
 {
 	hys_op op = bench_ops[which].op;
 	bool indexer = op == HYS_OP_SELECT || op == HYS_OP_POOL || op == HYS_OP_INDEXER_LOSS;
-	struct result result = {.dtype = indexer ? b->problem.scoring.dtype
-						 : b->problem.attending.dtype};
+	struct bench_result result = {.dtype = indexer ? b->problem.scoring.dtype
+						       : b->problem.attending.dtype};
 	struct bench_data data = {.context = context, .device = device, .seed = 1};
 	struct hys_batch_desc desc = {.struct_size = sizeof desc,
 				      .rows = b->rows,
@@ -515,16 +439,19 @@ static int bench_device(const struct bench *b, struct hys_context *context, int3
 				      .flags = b->full ? 0 : HYS_BATCH_CAUSAL};
 	const struct hys_exec_options traced = {.struct_size = sizeof traced,
 						.flags = b->trace ? HYS_EXEC_TRACE : 0};
+	const double start = tool_now();
 	struct hys_plan *plan = NULL;
 	struct hys_batch *batch = NULL;
 	bool ok = hys_context_device_info(context, device, &result.info, &data.error) == HYS_OK &&
 		  make_plan(b, context, device, op, &plan, &data.error) &&
 		  hys_batch_create(plan, &desc, &batch, &data.error) == HYS_OK &&
-		  hys_exec_create(plan, &traced, &data.exec, &data.error) == HYS_OK &&
-		  measure(b, op, plan, batch, &data, &result);
+		  hys_exec_create(plan, &traced, &data.exec, &data.error) == HYS_OK;
+	result.before = (struct bench_first){.context = b->context_s, .plan = tool_now() - start};
+	ok = ok && measure(b, op, plan, batch, &data, &result);
+	result.before.call = result.timing.first;
 	if (ok) {
 		result.kernel = hys_plan_kernel(plan, planned_op(b, op), 0);
-		report(b, op, &result, first);
+		bench_report(b, op, &result, first);
 	}
 	struct bench_trace trace = {0};
 	if (ok && b->trace)
@@ -560,11 +487,16 @@ static int run(int argc, char **argv)
 	if (which == BENCH_OPS)
 		return tool_complain("unknown operation '%s'; --help lists them", bench.op);
 	result = finish_problem(&bench, which);
+	bench.context_s = tool_now();
 	if (result == TOOL_OK)
 		result = tool_open(bench.device, &context, &numbers, &count);
 	if (result != TOOL_OK)
 		return result;
-	for (int32_t i = 0; i < count && (i == 0 || bench.device); i++) {
+	bench.context_s = tool_now() - bench.context_s;
+	if (!bench.tune || access(bench.wisdom, F_OK) == 0)
+		result = tool_wisdom(context, bench.wisdom);
+	const bool ready = result == TOOL_OK;
+	for (int32_t i = 0; ready && i < count && (i == 0 || bench.device); i++) {
 		int one = bench_device(&bench, context, numbers[i], which, i == 0);
 		result = one != TOOL_OK ? one : result;
 	}

@@ -8,10 +8,16 @@
 static const char doc[] =
 	"Time every kernel that can run a published model's operations on the devices, and add the "
 	"fastest of each to a file of wisdom, which programs import before they plan "
-	"(hys_wisdom_import). What the file knows of other devices and problems stays.\v"
+	"(hys_wisdom_import). What the file knows of other devices and problems stays. It is "
+	"written "
+	"after each operation, so that what was found stays when the rest is interrupted.\v"
 	"Examples:\n"
 	"  hyscale tune --model dsv32 --wisdom wisdom.txt\n"
 	"  hyscale tune --model nsa --dtype bf16 --tokens 65536 --device opencl --wisdom "
+	"wisdom.txt\n"
+	"  hyscale tune --model msa --operations attention_forward,attention_backward --wisdom "
+	"wisdom.txt\n"
+	"  hyscale bench attention_forward --model msa --rows 4096 --keys 32768 --wisdom "
 	"wisdom.txt\n";
 
 static const struct argp_option options[] = {
@@ -20,6 +26,8 @@ static const struct argp_option options[] = {
 	{"tokens", 'n', "N", 0, "Tokens of a causal document (default 32768)", 0},
 	{"rows", 'r', "R", 0, "Rows of a call (default 4096)", 0},
 	{"dtype", 't', "TYPE", 0, "f32, f16 or bf16 (default: the model's)", 0},
+	{"operations", 'o', "LIST", 0,
+	 "Only these, as select,attention_forward (default: all that the model has)", 0},
 	{"device", 'd', "DEVICE", 0, "A backend, a device's name or number (default: all)", 0},
 	{0},
 };
@@ -28,7 +36,26 @@ struct tune {
 	const char *model, *wisdom, *device;
 	int64_t tokens, rows;
 	hys_dtype dtype;
+	uint32_t operations; /* HYS_OP_BIT of each; 0 = all */
+	struct hys_context *context;
+	double start;
 };
+
+static void parse_operations(struct tune *tune, const char *list, struct argp_state *state)
+{
+	for (const char *at = list; *at; at += *at == ',') {
+		const size_t length = strcspn(at, ",");
+		int op = 0;
+		while (op < HYS_OP_COUNT && (strlen(hys_op_name((hys_op)op)) != length ||
+					     memcmp(at, hys_op_name((hys_op)op), length) != 0))
+			op++;
+		if (op == HYS_OP_COUNT)
+			argp_error(state, "--operations: unknown operation '%.*s'", (int)length,
+				   at);
+		tune->operations |= HYS_OP_BIT(op);
+		at += length;
+	}
+}
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
@@ -47,8 +74,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 			argp_error(state, "'%s' is not a number from 1 to %d", argument, INT32_MAX);
 		break;
 	case 't':
-		tune->dtype = (hys_dtype)(HYS_F32 +
-					  tool_choice(state, "--dtype", argument, dtypes, 3));
+		tune->dtype =
+			(hys_dtype)(HYS_F32 + tool_choice(state, "--dtype", argument, dtypes, 3));
+		break;
+	case 'o':
+		parse_operations(tune, argument, state);
 		break;
 	case 'd':
 		tune->device = argument;
@@ -79,19 +109,34 @@ static int find_problem(const struct tune *tune, struct hys_problem *problem)
 	return TOOL_OK;
 }
 
-/* Measures on one device and says what was chosen. */
-static int tune_device(const struct tune *tune, struct hys_context *context, int32_t device,
-		       const struct hys_problem *problem)
+/* Before each operation: says which, and keeps what the one before has found. */
+static int show_progress(void *user, int32_t step, int32_t steps, const char *what)
 {
+	const struct tune *tune = user;
+	struct hys_error error;
+	if (step > 0 && hys_wisdom_export(tune->context, tune->wisdom, &error) != HYS_OK)
+		return tool_failed(tune->wisdom, &error);
+	if (step < steps)
+		fprintf(stderr, "%s after %s: %d of %d, %s\n", tune->model,
+			tool_time(tool_now() - tune->start), step + 1, steps, what);
+	return 0;
+}
+
+/* Measures on one device and says what was chosen. */
+static int tune_device(struct tune *tune, int32_t device, const struct hys_problem *problem)
+{
+	struct hys_context *context = tune->context;
 	const struct hys_plan_options wanted = {
 		.struct_size = sizeof wanted,
+		.operations = tune->operations,
 		.flags = HYS_PLAN_BUFFERS_ONLY,
 		.devices = &device,
 		.device_count = 1,
 		.rows_max = tune->rows < tune->tokens ? tune->rows : tune->tokens,
 		.keys_max = tune->tokens,
 		.effort = HYS_EFFORT_MEASURE,
-		.progress = tool_plan_progress};
+		.progress = show_progress,
+		.progress_user = tune};
 	struct hys_plan *plan = NULL;
 	struct hys_error error;
 	if (hys_plan_create(context, problem, &wanted, &plan, &error) != HYS_OK)
@@ -111,24 +156,20 @@ static int run(int argc, char **argv)
 	const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
 	struct tune tune = {.tokens = 32768, .rows = 4096};
 	struct hys_problem problem = {0};
-	struct hys_context *context;
-	struct hys_error error;
 	int32_t *numbers, count;
+	tune.start = tool_now();
 	argp_parse(&argp, argc, argv, 0, NULL, &tune);
 	int exit = find_problem(&tune, &problem);
 	if (exit == TOOL_OK)
-		exit = tool_open(tune.device, &context, &numbers, &count);
+		exit = tool_open(tune.device, &tune.context, &numbers, &count);
 	if (exit != TOOL_OK)
 		return exit;
-	if (access(tune.wisdom, F_OK) == 0 &&
-	    hys_wisdom_import(context, tune.wisdom, &error) != HYS_OK)
-		exit = tool_failed(tune.wisdom, &error);
+	if (access(tune.wisdom, F_OK) == 0)
+		exit = tool_wisdom(tune.context, tune.wisdom);
 	for (int32_t i = 0; exit == TOOL_OK && i < count; i++)
-		exit = tune_device(&tune, context, numbers[i], &problem);
-	if (exit == TOOL_OK && hys_wisdom_export(context, tune.wisdom, &error) != HYS_OK)
-		exit = tool_failed(tune.wisdom, &error);
+		exit = tune_device(&tune, numbers[i], &problem);
 	free(numbers);
-	hys_context_destroy(context);
+	hys_context_destroy(tune.context);
 	return exit;
 }
 

@@ -173,6 +173,14 @@ int tool_open(const char *device, struct hys_context **context, int32_t **number
 	return result;
 }
 
+int tool_wisdom(struct hys_context *context, const char *path)
+{
+	struct hys_error error;
+	if (path && hys_wisdom_import(context, path, &error) != HYS_OK)
+		return tool_failed("wisdom", &error);
+	return TOOL_OK;
+}
+
 double tool_now(void)
 {
 	struct timespec time;

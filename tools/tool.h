@@ -39,6 +39,8 @@ const struct tool_colours *tool_colours(void);
  * device's number or part of its name. Answers TOOL_OK and, in *numbers (the caller frees it) and
  * *count, the context's device numbers that match. */
 int tool_open(const char *device, struct hys_context **context, int32_t **numbers, int32_t *count);
+/* Takes what the file knows, if one is named. */
+int tool_wisdom(struct hys_context *context, const char *path);
 
 /* Seconds of a monotonic clock. */
 double tool_now(void);

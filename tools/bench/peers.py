@@ -66,7 +66,8 @@ def sdpa(peers, name, heads, dim, tokens):
 
 
 def flex(peers, heads, kv_heads, dim, tokens, block, chosen, rows_alike):
-    """FlexAttention's masks have blocks of rows too: rows_alike rows share their choice."""
+    """FlexAttention's masks have blocks of rows too: rows_alike rows share their choice. torch 2.11 has kernels
+    for no smaller blocks than 128 x 128."""
     from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
     torch = peers.torch
@@ -212,12 +213,13 @@ def block(table, peers, options):
     shape.update(granularity=block_keys, topk=chosen, dtype="bf16")
     name = f"block attention {{}}, {heads}/{kv_heads}, D {dim}, L {tokens}, {chosen} x {block_keys}"
     flops = 4 * heads * dim * chosen * block_keys * tokens
-    alike = split(lambda: flex(peers, heads, kv_heads, dim, tokens, block_keys, chosen, 128))
+    whole = 128
+    alike = split(lambda: flex(peers, heads, kv_heads, dim, tokens, whole, chosen * block_keys // whole, whole))
     for i, (what, operation, work) in enumerate((("forward", "attention_forward", flops), ("backward", "attention_backward", 2.5 * flops))):
         for share in (0, 80):
             job = name.format(what) + (f", {share}% as the row before" if share else ", random")
             table.add(job, work, "hyscale", lambda o=operation, s=share: ours(options, o, **shape, **({"share": s} if s else {})))
-        table.add(job, work, "FlexAttention", alike[i], "128 rows share their choice")
+        table.add(job, work, "FlexAttention", alike[i], f"{whole} rows share their choice of blocks of {whole}, as many keys")
 
 
 def select(table, peers, options):
