@@ -55,6 +55,31 @@ struct hys_cut {
 
 /* cut_rows.c: fills owned[HYS_CUT_ROWS]. */
 hys_status hys_cut_rows(struct hys_cut *cut, struct hys_error *error);
+
+/* Rows of one document, the later ones heavier. */
+struct hys_cut_tile {
+	int64_t first, count, origin; /* of the document */
+	double weight;		      /* visible keys a row */
+};
+/* The heaviest first; of the same weight, the first. */
+void hys_cut_sort(struct hys_cut_tile *tiles, int64_t count);
+
+/* What a rank gets of the rows that are dealt, in proportion to the others. */
+struct hys_cut_share {
+	int64_t rows;
+	double pairs;
+};
+/* Deals the rows of some documents, of all where `dealt` is NULL, in so many
+ * strata. */
+hys_status hys_cut_deal(const struct hys_cut *cut, const bool *dealt,
+			const struct hys_cut_share *shares, int32_t strata,
+			struct hys_run_list *lists, struct hys_error *error);
+/* cut_documents.c: gives whole documents to ranks, and deals as few as keep the
+ * ranks even. Not `given`: no such way was found, the lists are empty.
+ * shares[ranks] is scratch. */
+hys_status hys_cut_documents(const struct hys_cut *cut, struct hys_cut_share *shares,
+			     struct hys_run_list *lists, bool *given, struct hys_error *error);
+
 /* cut_parts.c: the other parts, then what each rank needs. */
 hys_status hys_cut_parts(struct hys_cut *cut, struct hys_error *error);
 

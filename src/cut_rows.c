@@ -67,27 +67,21 @@ cleanup:
 
 /* ---- balanced: every rank gets heavy and light rows ---- */
 
-/* Rows of one document, the later ones heavier. */
-struct tile {
-	int64_t first, count, origin; /* of the document */
-	double weight;		      /* visible keys a row */
-};
-
 /* Tiles from the heaviest to the lightest, taken from both ends. */
 struct deck {
-	struct tile *tiles;
+	struct hys_cut_tile *tiles;
 	int64_t heavy, light; /* what is left: [heavy, light) */
 	int64_t rows, pairs;  /* of these */
 };
 
-static bool is_before(const struct tile *a, const struct tile *b)
+static bool is_before(const struct hys_cut_tile *a, const struct hys_cut_tile *b)
 {
 	return a->weight > b->weight || (a->weight == b->weight && a->first < b->first);
 }
 
-static void sift(struct tile *tiles, int64_t at, int64_t count)
+static void sift(struct hys_cut_tile *tiles, int64_t at, int64_t count)
 {
-	const struct tile moved = tiles[at];
+	const struct hys_cut_tile moved = tiles[at];
 
 	for (int64_t child; (child = 2 * at + 1) < count; at = child) {
 		if (child + 1 < count && is_before(&tiles[child], &tiles[child + 1]))
@@ -99,12 +93,12 @@ static void sift(struct tile *tiles, int64_t at, int64_t count)
 	tiles[at] = moved;
 }
 
-static void sort_tiles(struct tile *tiles, int64_t count)
+void hys_cut_sort(struct hys_cut_tile *tiles, int64_t count)
 {
 	for (int64_t i = count / 2; i-- > 0;)
 		sift(tiles, i, count);
 	for (int64_t last = count - 1; last > 0; last--) {
-		const struct tile end = tiles[0];
+		const struct hys_cut_tile end = tiles[0];
 
 		tiles[0] = tiles[last];
 		tiles[last] = end;
@@ -114,8 +108,8 @@ static void sort_tiles(struct tile *tiles, int64_t count)
 
 /* About `rows` rows from the heavy end or the light end of a tile, cut between
  * units: its last rows, or its first. */
-static struct hys_span part_of(const struct hys_cut *cut, const struct tile *tile, int64_t rows,
-			       bool heavy)
+static struct hys_span part_of(const struct hys_cut *cut, const struct hys_cut_tile *tile,
+			       int64_t rows, bool heavy)
 {
 	const int64_t end = tile->first + tile->count;
 	int64_t at = heavy ? end - rows : tile->first + rows;
@@ -138,7 +132,7 @@ static hys_status take(const struct hys_cut *cut, struct deck *deck, int64_t row
 	hys_status status = HYS_OK;
 
 	while (rows > 0 && left.heavy < left.light) {
-		struct tile *tile = &left.tiles[heavy ? left.heavy : left.light - 1];
+		struct hys_cut_tile *tile = &left.tiles[heavy ? left.heavy : left.light - 1];
 		const struct hys_span run = part_of(cut, tile, rows, heavy);
 
 		if (run.count == 0)
@@ -186,41 +180,55 @@ static int64_t find_heavy(const struct hys_cut *cut, struct deck *deck, int64_t 
 	return low;
 }
 
-static hys_status deal(const struct hys_cut *cut, struct deck *deck, struct hys_run_list *lists,
+static hys_status deal(const struct hys_cut *cut, struct deck *deck,
+		       const struct hys_cut_share *shares, struct hys_run_list *lists,
 		       struct hys_error *error)
 {
+	struct hys_cut_share left = {0};
 	hys_status status = HYS_OK;
 
 	for (int32_t rank = 0; rank < cut->ranks; rank++) {
-		const int64_t left = cut->ranks - rank;
-		const int64_t rows = (deck->rows + left / 2) / left, before = deck->rows;
-		const int64_t heavy =
-			find_heavy(cut, deck, rows, (double)deck->pairs / (double)left);
+		left.rows += shares[rank].rows;
+		left.pairs += shares[rank].pairs;
+	}
+	for (int32_t rank = 0; rank < cut->ranks; rank++) {
+		const struct hys_cut_share *share = &shares[rank];
+		const int64_t before = deck->rows;
+		const int64_t rows =
+			left.rows > 0 ? (before * share->rows + left.rows / 2) / left.rows : 0;
+		const double target =
+			left.pairs > 0 ? (double)deck->pairs * share->pairs / left.pairs : 0;
+		const int64_t heavy = find_heavy(cut, deck, rows, target);
 		int64_t pairs = 0;
 
 		HYS_TRY(take(cut, deck, heavy, true, &lists[rank], &pairs, error));
 		HYS_TRY(take(cut, deck, hys_max64(0, rows - (before - deck->rows)), false,
 			     &lists[rank], &pairs, error));
-		if (left == 1)
+		if (rank == cut->ranks - 1)
 			HYS_TRY(take(cut, deck, deck->rows, true, &lists[rank], &pairs, error));
+		left.rows -= share->rows;
+		left.pairs -= share->pairs;
 	}
 cleanup:
 	return status;
 }
 
-static int64_t count_tiles(const struct hys_cut *cut, int64_t step, struct tile *tiles)
+/* Tiles of the documents that are dealt; into `tiles` unless it is NULL. */
+static int64_t count_tiles(const struct hys_cut *cut, const bool *dealt, int64_t step,
+			   struct hys_cut_tile *tiles)
 {
 	const struct hys_documents *documents = &cut->documents;
 	int64_t count = 0;
 
 	for (int32_t d = 0; d < documents->count; d++)
-		for (int64_t t = documents->q[d]; t < documents->q[d + 1]; t += step) {
+		for (int64_t t = documents->q[d]; !(dealt && !dealt[d]) && t < documents->q[d + 1];
+		     t += step) {
 			const int64_t rows = hys_min64(step, documents->q[d + 1] - t);
 
 			if (tiles)
-				tiles[count] = (struct tile){t, rows, documents->q[d],
-							     (double)pairs_of(cut, t, rows) /
-								     (double)rows};
+				tiles[count] = (struct hys_cut_tile){
+					t, rows, documents->q[d],
+					(double)pairs_of(cut, t, rows) / (double)rows};
 			count++;
 		}
 	return count;
@@ -228,13 +236,15 @@ static int64_t count_tiles(const struct hys_cut *cut, int64_t step, struct tile 
 
 /* Deals stratum after stratum: within one, rows weigh about the same, so that
  * what grows slower than a row's pairs is shared evenly, too. */
-static hys_status deal_strata(const struct hys_cut *cut, struct tile *tiles, int64_t count,
-			      int32_t strata, struct hys_run_list *lists, struct hys_error *error)
+static hys_status deal_strata(const struct hys_cut *cut, struct hys_cut_tile *tiles, int64_t count,
+			      int32_t strata, const struct hys_cut_share *shares,
+			      struct hys_run_list *lists, struct hys_error *error)
 {
-	const int64_t rows = cut->batch.rows;
-	int64_t at = 0, passed = 0;
+	int64_t rows = 0, at = 0, passed = 0;
 	hys_status status = HYS_OK;
 
+	for (int64_t i = 0; i < count; i++)
+		rows += tiles[i].count;
 	for (int32_t s = 0; s < strata; s++) {
 		struct deck deck = {.tiles = tiles, .heavy = at};
 
@@ -244,31 +254,52 @@ static hys_status deal_strata(const struct hys_cut *cut, struct tile *tiles, int
 			passed += tiles[at++].count;
 		}
 		deck.light = at;
-		HYS_TRY(deal(cut, &deck, lists, error));
+		HYS_TRY(deal(cut, &deck, shares, lists, error));
 	}
 cleanup:
+	return status;
+}
+
+hys_status hys_cut_deal(const struct hys_cut *cut, const bool *dealt,
+			const struct hys_cut_share *shares, int32_t strata,
+			struct hys_run_list *lists, struct hys_error *error)
+{
+	const int64_t wanted =
+		hys_max64(1, cut->batch.rows / ((int64_t)cut->ranks * STRATA * TILES));
+	const int64_t step = hys_mul64((wanted + cut->unit - 1) / cut->unit, cut->unit);
+	const int64_t count = count_tiles(cut, dealt, step, NULL);
+	struct hys_cut_tile *tiles = hys_alloc_array(allocator, count, sizeof(*tiles));
+	hys_status status;
+
+	if (!tiles)
+		HYS_TRY(hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for %lld tiles of rows",
+				 (long long)count));
+	count_tiles(cut, dealt, step, tiles);
+	hys_cut_sort(tiles, count);
+	HYS_TRY(deal_strata(cut, tiles, count, strata, shares, lists, error));
+cleanup:
+	hys_free(allocator, tiles);
 	return status;
 }
 
 static hys_status give_balanced(const struct hys_cut *cut, struct hys_run_list *lists,
 				struct hys_error *error)
 {
-	const int32_t strata = cut->documents.count > 1 ? STRATA : 1;
-	const int64_t wanted =
-		hys_max64(1, cut->batch.rows / ((int64_t)cut->ranks * STRATA * TILES));
-	const int64_t step = hys_mul64((wanted + cut->unit - 1) / cut->unit, cut->unit);
-	const int64_t count = count_tiles(cut, step, NULL);
-	struct tile *tiles = hys_alloc_array(allocator, count, sizeof(*tiles));
+	struct hys_cut_share *shares = hys_alloc_array(allocator, cut->ranks, sizeof(*shares));
+	bool given = false;
 	hys_status status;
 
-	if (!tiles)
-		HYS_TRY(hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for %lld tiles of rows",
-				 (long long)count));
-	count_tiles(cut, step, tiles);
-	sort_tiles(tiles, count);
-	HYS_TRY(deal_strata(cut, tiles, count, strata, lists, error));
+	if (!shares)
+		HYS_TRY(hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for %d ranks",
+				 cut->ranks));
+	HYS_TRY(hys_cut_documents(cut, shares, lists, &given, error));
+	for (int32_t rank = 0; rank < cut->ranks; rank++)
+		shares[rank] = (struct hys_cut_share){1, 1};
+	if (!given)
+		HYS_TRY(hys_cut_deal(cut, NULL, shares, cut->documents.count > 1 ? STRATA : 1,
+				     lists, error));
 cleanup:
-	hys_free(allocator, tiles);
+	hys_free(allocator, shares);
 	return status;
 }
 

@@ -208,6 +208,76 @@ static void check_traffic(const struct hys_cut *cut, hys_cut_part part)
 	free(flows);
 }
 
+static int64_t received_keys(const struct hys_cut *cut)
+{
+	int64_t received = 0;
+
+	for (int32_t rank = 0; rank < hys_cut_ranks(cut); rank++)
+		received += hys_cut_traffic(cut, HYS_CUT_KEYS, rank).received;
+	return received;
+}
+
+/* Of documents of Zipf's lengths few are dealt, so most keys stay where they are,
+ * and the ranks are as even as they must be. */
+static void test_documents_stay_whole(void **state)
+{
+	static const struct {
+		int32_t ranks, documents;
+		double most; /* keys that travel, of all there are */
+	} cases[] = {{2, 64, 0.4}, {3, 64, 0.7},   {4, 64, 0.9},
+		     {8, 64, 2}, {2, 500, 0.35}, {4, 500, 0.8}};
+	const int64_t tokens = 131072;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		int32_t *cu = zipf(tokens, cases[i].documents, 3);
+		struct hys_batch_desc desc = {.struct_size = sizeof desc,
+					      .rows = tokens,
+					      .keys = tokens,
+					      .flags = HYS_BATCH_CAUSAL,
+					      .documents = cases[i].documents,
+					      .cu_seqlens_q = cu};
+		struct hys_cut *cut = cut_of(&desc, cases[i].ranks, HYS_CUT_BALANCED, 1, 1);
+		const struct spread spread = spread_of(cut, cu, cases[i].documents);
+		const double travels = (double)received_keys(cut) / (double)tokens;
+
+		print_message("%5d documents, %4d ranks: %.2f of the keys travel; pairs %.4f rows "
+			      "%.4f attended %.4f\n",
+			      cases[i].documents, cases[i].ranks, travels, spread.pairs,
+			      spread.rows, spread.attended);
+		assert_true(travels <= cases[i].most);
+		assert_true(spread.pairs <= 1.0101);
+		assert_true(spread.rows <= 1.0101);
+		assert_true(spread.attended <= 1.0101);
+		hys_cut_destroy(cut);
+		free(cu);
+	}
+}
+
+/* Those that can be shared out as they are need nothing of each other. */
+static void test_documents_alike(void **state)
+{
+	int32_t cu[13];
+	struct hys_batch_desc desc = {.struct_size = sizeof desc,
+				      .rows = 1200,
+				      .keys = 1200,
+				      .flags = HYS_BATCH_CAUSAL,
+				      .documents = 12,
+				      .cu_seqlens_q = cu};
+
+	(void)state;
+	for (int32_t d = 0; d <= 12; d++)
+		cu[d] = 100 * d;
+	for (int32_t ranks = 2; ranks <= 4; ranks++) {
+		struct hys_cut *cut = cut_of(&desc, ranks, HYS_CUT_BALANCED, 1, 1);
+
+		assert_int_equal(received_keys(cut), 0);
+		for (int32_t rank = 0; rank < ranks; rank++)
+			assert_int_equal(hys_cut_count(cut, HYS_CUT_ROWS, rank), 1200 / ranks);
+		hys_cut_destroy(cut);
+	}
+}
+
 static const int32_t odd[] = {0, 1, 1, 20, 150, 151, 301, 310};
 static const int32_t odd_keys[] = {0, 30, 32, 60, 260, 261, 500, 523};
 
@@ -307,10 +377,9 @@ static void test_arguments(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_balance),
-		cmocka_unit_test(test_partition),
-		cmocka_unit_test(test_pools),
-		cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_balance),		cmocka_unit_test(test_documents_stay_whole),
+		cmocka_unit_test(test_documents_alike), cmocka_unit_test(test_partition),
+		cmocka_unit_test(test_pools),		cmocka_unit_test(test_arguments),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
