@@ -257,6 +257,9 @@ struct hys_backend {
 			       struct hys_error *error);
 	hys_status (*fill)(struct hys_stream *stream, const struct hys_region *region,
 			   uint8_t value, struct hys_error *error);
+	/* Between regions of buffers that have as many bytes and do not overlap. */
+	hys_status (*copy)(struct hys_stream *stream, const struct hys_region *target,
+			   const struct hys_region *source, struct hys_error *error);
 	/* Host memory that the device copies from and to at its best speed
 	 * (pinned), until host_destroy; NULL = any is as good. */
 	hys_status (*host_create)(struct hys_stream *stream, int64_t bytes, void **host,
@@ -274,6 +277,8 @@ struct hys_backend {
 	hys_status (*record)(struct hys_stream *stream, void **event, struct hys_error *error);
 	hys_status (*wait)(struct hys_stream *stream, void *event, struct hys_error *error);
 	hys_status (*event_wait)(struct hys_device *device, void *event, struct hys_error *error);
+	/* NULL = all are reached when they are recorded. */
+	bool (*event_reached)(struct hys_device *device, void *event);
 	void (*event_destroy)(struct hys_device *device, void *event);
 	/* Traces: makes the events of a stream that has had no work yet tell
 	 * their time; when an event was reached, in seconds of CLOCK_MONOTONIC,

@@ -227,6 +227,13 @@ static hys_status run_fill(struct hys_exec *exec, int32_t lane, const struct hys
 							task->value, error);
 }
 
+static hys_status run_copy(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
+			   struct hys_error *error)
+{
+	return exec->plan->devices[lane]->backend->copy(exec->lanes[lane].stream, &task->region,
+							&task->copy.device, error);
+}
+
 /* The copy of a buffer that the lane has. */
 static struct hys_buffer *copy_on(struct hys_buffer *buffer, int32_t lane)
 {
@@ -293,6 +300,52 @@ hys_status hys_buffer_fill(struct hys_exec *exec, struct hys_buffer *buffer, int
 		task.region = (struct hys_region){NULL, copy_on(buffer, lane), offset_bytes, bytes};
 		status = hys_exec_submit(exec, lane, &task, error);
 	}
+	return status;
+}
+
+static hys_status check_copies(const struct hys_buffer *target, int64_t target_offset,
+			       const struct hys_buffer *source, int64_t source_offset,
+			       int64_t bytes, struct hys_error *error)
+{
+	if (target->replica_count != source->replica_count || target->device != source->device)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"the buffers are on unlike devices, %s and %s",
+				target->device->info.name, source->device->info.name);
+	if (target == source && target_offset < source_offset + bytes &&
+	    source_offset < target_offset + bytes)
+		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+				"a copy of %lld bytes from %lld to %lld of one buffer, expected "
+				"ranges that do not overlap",
+				(long long)bytes, (long long)source_offset,
+				(long long)target_offset);
+	return HYS_OK;
+}
+
+hys_status hys_buffer_copy(struct hys_exec *exec, struct hys_buffer *target,
+			   int64_t target_offset_bytes, struct hys_buffer *source,
+			   int64_t source_offset_bytes, int64_t bytes, struct hys_error *error)
+{
+	struct hys_task task = {.run = run_copy};
+	int32_t lane = 0, last;
+	hys_status status;
+
+	HYS_TRY(check_copy(exec, target, target_offset_bytes, target, bytes, &lane, error));
+	HYS_TRY(check_copy(exec, source, source_offset_bytes, source, bytes, &lane, error));
+	if (bytes == 0)
+		return HYS_OK;
+	HYS_TRY(check_copies(target, target_offset_bytes, source, source_offset_bytes, bytes,
+			     error));
+	last = source->replica_count > 0 ? source->replica_count - 1 : lane;
+	for (; lane <= last; lane++) {
+		if (last > 0 && is_dropped(exec, lane))
+			continue;
+		task.region = (struct hys_region){NULL, copy_on(target, lane), target_offset_bytes,
+						  bytes};
+		task.copy.device = (struct hys_region){NULL, copy_on(source, lane),
+						       source_offset_bytes, bytes};
+		HYS_TRY(hys_exec_submit(exec, lane, &task, error));
+	}
+cleanup:
 	return status;
 }
 

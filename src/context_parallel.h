@@ -78,6 +78,7 @@ bool hys_cp_is_present(const struct hys_tensor *tensor);
 /* A contiguous tensor of `rows` in a block, otherwise like `like`. */
 struct hys_tensor hys_cp_tensor(const struct hys_cp_block *block, const struct hys_tensor *like,
 				hys_dtype dtype, int64_t rows);
+bool hys_cp_is_contiguous(const struct hys_tensor *tensor);
 /* Where a tensor begins that is host memory and contiguous; else NULL. */
 const char *hys_cp_in_place(const struct hys_tensor *tensor);
 /* Copies all rows of a tensor to contiguous host memory, and back. Waits. */
@@ -159,11 +160,16 @@ struct hys_cp_keys {
 	struct hys_tensor tensor; /* whole, where operations find it */
 	struct hys_cp_block *host, *buffer, *staged;
 	const char *source; /* own rows, contiguous, host */
+	/* Own rows, in a buffer: they are copied there, and only what others need
+	 * of them comes to the host, which `fetched` tells. */
+	struct hys_tensor local;
+	struct hys_event *fetched;
 	int64_t row_bytes;
 	struct hys_cp_messages in, out;
 	MPI_Request *requests; /* of in, then of out */
 	int32_t posted_in, posted_out;
 	int32_t arrived; /* slices */
+	bool set_out;	 /* all ranks agreed that they travel */
 	bool alone;	 /* one rank: the tensor is the caller's */
 	struct hys_cp_keys *next;
 };
@@ -173,12 +179,15 @@ hys_status hys_cp_keys_prepare(struct hys_cp_batch *batch, struct hys_exec *exec
 			       const struct hys_tensor *local, struct hys_cp_keys **keys,
 			       struct hys_error *error);
 hys_status hys_cp_keys_post(struct hys_cp_keys *keys, struct hys_error *error);
+/* Whether nothing of a slice has to be waited for. */
+bool hys_cp_keys_have(const struct hys_cp_keys *keys, int32_t slice);
 /* Waits until slices [0, slices) are there, and makes `exec` wait for their
  * copies. */
 hys_status hys_cp_keys_await(struct hys_cp_keys *keys, struct hys_exec *exec, int32_t slices,
 			     struct hys_error *error);
-/* Everything that travels arrives, while devices compute. */
-hys_status hys_cp_drive(struct hys_cp *cp, struct hys_error *error);
+/* Everything sets out, and arrives while `exec` computes: as much of it as does.
+ * NULL = nobody waits for what arrives. */
+hys_status hys_cp_drive(struct hys_cp *cp, struct hys_exec *exec, struct hys_error *error);
 /* The keys that a tensor is of; NULL = it is no gathered one. */
 struct hys_cp_keys *hys_cp_keys_of(const struct hys_cp *cp, const struct hys_tensor *tensor);
 

@@ -1,6 +1,7 @@
 /* Keys of all ranks, gathered slice after slice. */
 #include "context_parallel.h"
 
+#include <sched.h>
 #include <string.h>
 
 /* ---- the local half ---- */
@@ -30,6 +31,42 @@ static hys_status check_local(const struct hys_cp_batch *batch, hys_cut_part par
 	return HYS_OK;
 }
 
+/* What some other rank needs of the rank's own rows sets out for the host. Marks
+ * tell which, so that what many need goes once. */
+static hys_status fetch_wanted(struct hys_cp_keys *keys, struct hys_error *error)
+{
+	const struct hys_cp *cp = keys->batch->cp;
+	const struct hys_tensor *local = &keys->local;
+	const int64_t rows = local->shape[0];
+	const int64_t begin = local->offset * (int64_t)hys_dtype_size(local->dtype);
+	char *wanted = hys_alloc(&hys_allocator_default, rows + 1);
+	hys_status status = HYS_OK;
+
+	if (!wanted)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for marks of %lld keys",
+				(long long)rows);
+	for (int32_t other = 0; other < cp->ranks; other++) {
+		struct hys_cp_pieces pieces =
+			hys_cp_pieces_of(keys->batch->cut, keys->part, cp->rank, other, true);
+
+		while (other != cp->rank && hys_cp_piece_next(&pieces))
+			memset(wanted + pieces.place, 1, (size_t)pieces.count);
+	}
+	for (int64_t first = 0, end; first < rows; first = end) {
+		for (end = first; end < rows && wanted[end] == wanted[first];)
+			end++;
+		if (wanted[first])
+			HYS_TRY(hys_buffer_read(keys->exec, local->buffer,
+						begin + first * keys->row_bytes,
+						keys->staged->host + first * keys->row_bytes,
+						(end - first) * keys->row_bytes, error));
+	}
+	HYS_TRY(hys_exec_record(keys->exec, &keys->fetched, error));
+cleanup:
+	hys_free(&hys_allocator_default, wanted);
+	return status;
+}
+
 /* Own rows as contiguous host memory: where they are, or a copy. */
 static hys_status find_source(struct hys_cp_keys *keys, const struct hys_tensor *local,
 			      struct hys_error *error)
@@ -44,7 +81,32 @@ static hys_status find_source(struct hys_cp_keys *keys, const struct hys_tensor 
 	if (!keys->staged)
 		return error->status;
 	keys->source = keys->staged->host;
-	return hys_cp_fetch(keys->exec, local, keys->staged->host, error);
+	if (!batch->on_device || !hys_cp_is_contiguous(local))
+		return hys_cp_fetch(keys->exec, local, keys->staged->host, error);
+	keys->local = *local;
+	return fetch_wanted(keys, error);
+}
+
+/* The rank's own rows, where they are among all. */
+static hys_status copy_own(const struct hys_cp_keys *keys, struct hys_error *error)
+{
+	const struct hys_tensor *local = &keys->local;
+	const struct hys_span *runs;
+	const int32_t count =
+		hys_cut_owned(keys->batch->cut, keys->part, keys->batch->cp->rank, &runs);
+	int64_t from = local->offset * (int64_t)hys_dtype_size(local->dtype);
+	hys_status status = HYS_OK;
+
+	for (int32_t i = 0; i < count; i++) {
+		const int64_t bytes = runs[i].count * keys->row_bytes;
+
+		HYS_TRY(hys_buffer_copy(keys->exec, keys->buffer->buffer,
+					runs[i].first * keys->row_bytes, local->buffer, from, bytes,
+					error));
+		from += bytes;
+	}
+cleanup:
+	return status;
 }
 
 static hys_status prepare(struct hys_cp_keys *keys, const struct hys_tensor *local,
@@ -66,6 +128,8 @@ static hys_status prepare(struct hys_cp_keys *keys, const struct hys_tensor *loc
 		keys->buffer = hys_cp_take(batch->cp, batch->plan, true, bytes, error);
 	if (batch->on_device && !keys->buffer)
 		HYS_TRY(error->status);
+	if (keys->local.buffer)
+		HYS_TRY(copy_own(keys, error));
 	keys->tensor =
 		hys_cp_tensor(keys->buffer ? keys->buffer : keys->host, local, local->dtype, rows);
 	way = (struct hys_cp_way){
@@ -122,7 +186,7 @@ static void place_own(const struct hys_cp_keys *keys, int32_t slice)
 	const int32_t count = hys_cut_owned(cut, keys->part, keys->batch->cp->rank, &runs);
 	const char *from = keys->source;
 
-	for (int32_t i = 0; i < count; i++) {
+	for (int32_t i = 0; i < count && !keys->local.buffer; i++) {
 		const int64_t first = hys_max64(begin, runs[i].first);
 		const int64_t last = hys_min64(end, runs[i].first + runs[i].count);
 
@@ -132,6 +196,43 @@ static void place_own(const struct hys_cp_keys *keys, int32_t slice)
 			       (size_t)((last - first) * keys->row_bytes));
 		from += runs[i].count * keys->row_bytes;
 	}
+}
+
+static hys_status wait_for_host(const struct hys_cp_keys *keys, struct hys_error *error)
+{
+	struct hys_event *probe = NULL;
+	hys_status status;
+
+	HYS_TRY(hys_event_wait(keys->fetched, error));
+	/* An event is reached even behind a failure; this is not. */
+	HYS_TRY(hys_exec_record(keys->exec, &probe, error));
+cleanup:
+	hys_event_destroy(probe);
+	return status;
+}
+
+/* Sends, once what they send is on the host. Every wait of a call comes behind
+ * this, so that nobody waits for a rank that waits; they go even when what they
+ * send could not be had, for others count on them. */
+static hys_status send_out(struct hys_cp_keys *keys, struct hys_error *error)
+{
+	struct hys_error own = {0};
+	hys_status fetched = HYS_OK, status = HYS_OK;
+
+	if (!keys->set_out || keys->posted_out == keys->out.count)
+		return HYS_OK;
+	if (keys->fetched)
+		fetched = wait_for_host(keys, &own);
+	for (int32_t i = keys->posted_out; i < keys->out.count; i++) {
+		HYS_TRY(hys_cp_send(keys->batch->cp, &keys->out.list[i], keys->row_bytes,
+				    keys->source, &keys->requests[keys->in.count + i], error));
+		keys->posted_out++;
+	}
+	if (fetched != HYS_OK && error)
+		*error = own;
+	status = fetched;
+cleanup:
+	return status;
 }
 
 hys_status hys_cp_keys_post(struct hys_cp_keys *keys, struct hys_error *error)
@@ -147,10 +248,32 @@ hys_status hys_cp_keys_post(struct hys_cp_keys *keys, struct hys_error *error)
 				       &keys->requests[keys->posted_in], error));
 		keys->posted_in++;
 	}
-	for (int32_t i = 0; i < keys->out.count; i++) {
-		HYS_TRY(hys_cp_send(cp, &keys->out.list[i], keys->row_bytes, keys->source,
-				    &keys->requests[keys->in.count + keys->posted_out], error));
-		keys->posted_out++;
+	keys->set_out = true;
+	if (!keys->fetched)
+		HYS_TRY(send_out(keys, error));
+cleanup:
+	return status;
+}
+
+/* Rows [first, last) go to the device, but for those that were copied there. */
+static hys_status write_rows(struct hys_cp_keys *keys, int64_t first, int64_t last,
+			     struct hys_error *error)
+{
+	const struct hys_span *runs;
+	const int32_t count =
+		hys_cut_owned(keys->batch->cut, keys->part, keys->batch->cp->rank, &runs);
+	hys_status status = HYS_OK;
+
+	for (int32_t i = 0; first < last; i++) {
+		const bool own = keys->local.buffer && i < count;
+		const int64_t stop = own ? hys_min64(last, runs[i].first) : last;
+
+		if (first < stop)
+			HYS_TRY(hys_buffer_write(keys->exec, keys->buffer->buffer,
+						 first * keys->row_bytes,
+						 keys->host->host + first * keys->row_bytes,
+						 (stop - first) * keys->row_bytes, error));
+		first = own ? hys_max64(first, runs[i].first + runs[i].count) : last;
 	}
 cleanup:
 	return status;
@@ -171,10 +294,7 @@ static hys_status write_slice(struct hys_cp_keys *keys, int32_t slice, struct hy
 		const int64_t last = hys_min64(end, runs[i].first + runs[i].count);
 
 		if (first < last)
-			HYS_TRY(hys_buffer_write(keys->exec, keys->buffer->buffer,
-						 first * keys->row_bytes,
-						 keys->host->host + first * keys->row_bytes,
-						 (last - first) * keys->row_bytes, error));
+			HYS_TRY(write_rows(keys, first, last, error));
 	}
 cleanup:
 	return status;
@@ -189,6 +309,7 @@ static hys_status take_slice(struct hys_cp_keys *keys, struct hys_error *error)
 	int32_t first = 0, end;
 	hys_status status;
 
+	HYS_TRY(send_out(keys, error));
 	while (first < keys->in.count && keys->in.list[first].slice < slice)
 		first++;
 	for (end = first; end < keys->in.count && keys->in.list[end].slice == slice;)
@@ -233,6 +354,32 @@ cleanup:
 	return status;
 }
 
+/* Whether the next slice came, without waiting; MPI gets on with others, too. */
+static hys_status slice_is_here(struct hys_cp_keys *keys, bool *here, struct hys_error *error)
+{
+	int came = 1;
+	hys_status status = HYS_OK;
+
+	for (int32_t i = 0; came && i < keys->in.count; i++)
+		if (keys->in.list[i].slice == keys->arrived)
+			HYS_TRY(hys_cp_mpi(
+				MPI_Request_get_status(keys->requests[i], &came, MPI_STATUS_IGNORE),
+				"MPI_Request_get_status", error));
+	*here = came;
+cleanup:
+	return status;
+}
+
+bool hys_cp_keys_have(const struct hys_cp_keys *keys, int32_t slice)
+{
+	if (keys->alone || keys->arrived > slice)
+		return true;
+	for (int32_t i = 0; i < keys->in.count; i++)
+		if (keys->in.list[i].slice == slice)
+			return false;
+	return true;
+}
+
 /* Once everything of this rank has gone, too, its keys may change. */
 static hys_status finish_sends(struct hys_cp_keys *keys, struct hys_error *error)
 {
@@ -242,17 +389,44 @@ static hys_status finish_sends(struct hys_cp_keys *keys, struct hys_error *error
 				 error);
 }
 
-hys_status hys_cp_drive(struct hys_cp *cp, struct hys_error *error)
+/* Looks after messages; *more: some have not arrived. */
+static hys_status progress(struct hys_cp *cp, bool *more, struct hys_error *error)
 {
 	hys_status status = HYS_OK;
 
+	*more = false;
 	for (struct hys_cp_keys *keys = cp->keys; keys; keys = keys->next) {
-		while (!keys->alone && keys->posted_in == keys->in.count &&
-		       keys->arrived < hys_cut_slices(keys->batch->cut))
+		const bool travels = !keys->alone && keys->posted_in == keys->in.count &&
+				     keys->arrived < hys_cut_slices(keys->batch->cut);
+		bool here = false;
+
+		if (!travels)
+			continue;
+		HYS_TRY(slice_is_here(keys, &here, error));
+		if (here)
 			HYS_TRY(take_slice(keys, error));
-		HYS_TRY(finish_sends(keys, error));
+		*more = true;
 	}
 cleanup:
+	return status;
+}
+
+hys_status hys_cp_drive(struct hys_cp *cp, struct hys_exec *exec, struct hys_error *error)
+{
+	struct hys_event *computed = NULL;
+	bool more = true;
+	hys_status status = HYS_OK;
+
+	for (struct hys_cp_keys *keys = cp->keys; keys; keys = keys->next)
+		HYS_TRY(send_out(keys, error));
+	if (exec)
+		HYS_TRY(hys_exec_record(exec, &computed, error));
+	while (exec && more && !hys_event_reached(computed)) {
+		HYS_TRY(progress(cp, &more, error));
+		(void)sched_yield();
+	}
+cleanup:
+	hys_event_destroy(computed);
 	return status;
 }
 
@@ -310,8 +484,10 @@ void hys_cp_keys_destroy(struct hys_cp_keys *keys)
 
 	if (!keys)
 		return;
+	(void)send_out(keys, NULL);
 	(void)hys_cp_wait_receives(keys->batch->cp, keys->posted_in, keys->requests, NULL);
 	(void)finish_sends(keys, NULL);
+	hys_event_destroy(keys->fetched);
 	for (link = &keys->batch->cp->keys; *link && *link != keys;)
 		link = &(*link)->next;
 	if (*link)

@@ -133,7 +133,7 @@ static void find_strides(const struct hys_tensor *tensor, int64_t stride[4])
 	}
 }
 
-static bool is_contiguous(const struct hys_tensor *tensor)
+bool hys_cp_is_contiguous(const struct hys_tensor *tensor)
 {
 	int64_t stride[4] = {0}, next = 1;
 
@@ -148,7 +148,7 @@ static bool is_contiguous(const struct hys_tensor *tensor)
 
 const char *hys_cp_in_place(const struct hys_tensor *tensor)
 {
-	if (tensor->buffer || !is_contiguous(tensor))
+	if (tensor->buffer || !hys_cp_is_contiguous(tensor))
 		return NULL;
 	return (const char *)tensor->host + tensor->offset * (int64_t)hys_dtype_size(tensor->dtype);
 }
@@ -193,7 +193,7 @@ static hys_status copy_all(struct hys_exec *exec, const struct hys_tensor *tenso
 	find_strides(tensor, stride);
 	for (int32_t d = 0; d < last; d++)
 		rows *= tensor->shape[d];
-	if (is_contiguous(tensor)) {
+	if (hys_cp_is_contiguous(tensor)) {
 		bytes *= rows;
 		rows = 1;
 	}
@@ -235,7 +235,7 @@ hys_status hys_cp_zero(struct hys_exec *exec, const struct hys_tensor *tensor,
 	find_strides(tensor, stride);
 	for (int32_t d = 0; d < last; d++)
 		rows *= tensor->shape[d];
-	if (tensor->buffer && !is_contiguous(tensor))
+	if (tensor->buffer && !hys_cp_is_contiguous(tensor))
 		return hys_fail(error, HYS_UNSUPPORTED, 0,
 				"a buffer that is cleared first has strides, expected a "
 				"contiguous tensor");

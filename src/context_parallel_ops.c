@@ -206,7 +206,17 @@ static hys_status run_rows(struct hys_cp_call *call, int64_t first, int64_t coun
 	return status;
 }
 
-/* Rows begin as slices of keys arrive. A few at a time are not worth a call. */
+/* Whether the call has all of a slice, and need not wait for it. */
+static bool have(const struct hys_cp_call *call, int32_t slice)
+{
+	for (int32_t i = 0; i < call->key_count; i++)
+		if (!hys_cp_keys_have(call->keys[i], slice))
+			return false;
+	return true;
+}
+
+/* Rows begin as slices of keys arrive. A few at a time are not worth a call, and
+ * what comes without waiting makes no call of its own. */
 static hys_status run_by_slices(struct hys_cp_call *call, struct hys_error *error)
 {
 	const int32_t slices = hys_cut_slices(call->batch->cut);
@@ -218,7 +228,8 @@ static hys_status run_by_slices(struct hys_cp_call *call, struct hys_error *erro
 		const int64_t ready = slice < slices ? ready_rows(call, slice) : rows;
 
 		HYS_TRY(await(call, slice, error));
-		if (slice < slices && ready - done < rows / ((int64_t)2 * slices) + 1)
+		if (slice < slices &&
+		    (have(call, slice) || ready - done < rows / ((int64_t)2 * slices) + 1))
 			continue;
 		HYS_TRY(run_rows(call, done, ready - done, error));
 		done = ready;
@@ -358,6 +369,8 @@ static hys_status run_all(struct hys_cp_call *call, struct hys_error *error)
 	struct hys_cp *cp = call->batch->cp;
 	struct hys_error own = {0}, other = {0};
 	hys_status status = HYS_OK;
+	/* Gradients have something else to do while the device computes. */
+	struct hys_exec *const waited = call->sum_count > 0 ? NULL : call->exec;
 	double start;
 
 	for (int32_t i = 0; i < call->key_count && status == HYS_OK; i++)
@@ -367,7 +380,7 @@ static hys_status run_all(struct hys_cp_call *call, struct hys_error *error)
 		status = hys_cp_agree_on_divisor(call, &own);
 	if (status == HYS_OK)
 		status = compute(call, &own);
-	note(&status, &own, hys_cp_drive(cp, &other), &other);
+	note(&status, &own, hys_cp_drive(cp, waited, &other), &other);
 	note(&status, &own, hys_cp_sums_run(cp, call->sums, call->sum_count, &other), &other);
 	start = MPI_Wtime();
 	note(&status, &own, hys_exec_finish(call->exec, &other), &other);

@@ -140,12 +140,14 @@ static int32_t slice_of(int64_t end, int64_t size, int32_t slices)
 	return slice < 0 ? 0 : slice;
 }
 
-/* The work of a rank's rows by the slice of entries that lets them begin. */
-static struct hys_work find_work(struct price *price, int32_t rank)
+/* The work of a rank's rows by the slice of entries, or of keys, that lets them
+ * begin. */
+static struct hys_work find_work(struct price *price, int32_t rank, hys_cut_part part)
 {
 	const struct hys_cut *cut = price->cut;
 	const struct hys_batch *batch = &cut->batch;
 	const struct hys_limits limits = hys_limits_of(&price->plan->problem);
+	const int32_t *ends = part == HYS_CUT_ENTRIES ? batch->host.index_end : batch->host.row_end;
 	const struct hys_span *runs;
 	const int32_t count = hys_cut_owned(cut, HYS_CUT_ROWS, rank, &runs);
 	struct hys_work all = {0};
@@ -160,43 +162,37 @@ static struct hys_work find_work(struct price *price, int32_t rank)
 			const int64_t e =
 				batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t];
 
-			if (e > 0)
+			if ((part == HYS_CUT_ENTRIES ? e : k) > 0)
 				slice = (int32_t)hys_max64(
-					slice, slice_of(batch->host.index_end[t],
-							cut->size[HYS_CUT_ENTRIES], cut->slices));
+					slice, slice_of(ends[t], cut->size[part], cut->slices));
 			hys_work_add_row(&price->slices[slice], &limits, k, e);
 			hys_work_add_row(&all, &limits, k, e);
 		}
 	return all;
 }
 
-/* Rows begin as their slices come in; all other keys arrive while they run, or
- * are waited for at the end. */
-static double select_time_s(const struct price *price, int32_t rank, double *compute_s)
+/* Rows begin as their slices come in, which begin to at `*arrived`. Answers when
+ * the last one is done that began at `now` or later. */
+static double run_slices(const struct price *price, hys_op op, const struct hys_flow *flow,
+			 int64_t row_bytes, double now, double *arrived, double *compute_s)
 {
-	const struct hys_flow *entries = &price->entries[rank], *keys = &price->keys[rank];
 	const int32_t slices = price->cut->slices;
-	const double per_slice = price->network.latency_s * (double)entries->messages_in / slices;
-	double arrived = 0, now = 0;
-	int64_t received = 0;
+	const double per_slice = price->network.latency_s * (double)flow->messages_in / slices;
+	const double begun = *arrived;
 
-	*compute_s = 0;
 	for (int32_t s = 0; s < slices; s++) {
-		const double took = op_time_s(price, price->select, &price->slices[s]);
+		const double took = op_time_s(price, op, &price->slices[s]);
 
-		arrived += (double)(entries->received[s] * price->entry_bytes) /
-				   price->network.bytes_per_s +
-			   (entries->received[s] > 0 ? per_slice : 0);
-		now = fmax(now, arrived) + took;
+		*arrived += (double)(flow->received[s] * row_bytes) / price->network.bytes_per_s +
+			    (flow->received[s] > 0 ? per_slice : 0);
+		if (flow->received[s] > 0)
+			now = fmax(now, *arrived);
+		now += took;
 		*compute_s += took;
-		received += keys->received[s];
 	}
-	arrived += transfer_s(price, received * price->key_bytes, keys->messages_in);
-	arrived = fmax(arrived, transfer_s(price,
-					   entries->sent * price->entry_bytes +
-						   keys->sent * price->key_bytes,
-					   entries->messages_out + keys->messages_out));
-	return fmax(now, arrived);
+	*arrived = fmax(*arrived,
+			begun + transfer_s(price, flow->sent * row_bytes, flow->messages_out));
+	return now;
 }
 
 /* Gradients go the other way: a rank receives what it sent, and adds it up. */
@@ -226,21 +222,41 @@ static double left_to_reduce_s(hys_op op, double reduce_s, double compute_s)
 		    reduce_s - compute_s * (HYS_CUT_PARTS - 1) / HYS_CUT_PARTS);
 }
 
+/* Index keys come first, for select; keys behind them, while it runs and while
+ * attention does. */
+static void price_rows(struct price *price, int32_t rank)
+{
+	struct hys_rank_cost *cost = &price->costs[rank];
+	const struct hys_work work = find_work(price, rank, HYS_CUT_ENTRIES);
+	double arrived = 0, compute_s = 0, selected, attended;
+
+	selected = run_slices(price, price->select, &price->entries[rank], price->entry_bytes, 0,
+			      &arrived, &compute_s);
+	cost->op_s[price->select] = selected;
+	cost->flops = hys_cost_flops(price->select, &price->plan->problem, &work);
+	if (planned(price, HYS_OP_ATTENTION_FORWARD)) {
+		find_work(price, rank, HYS_CUT_KEYS);
+		attended = run_slices(price, HYS_OP_ATTENTION_FORWARD, &price->keys[rank],
+				      price->key_bytes, selected, &arrived, &compute_s);
+		cost->op_s[HYS_OP_ATTENTION_FORWARD] = attended - selected;
+		cost->flops +=
+			hys_cost_flops(HYS_OP_ATTENTION_FORWARD, &price->plan->problem, &work);
+		selected = attended;
+	}
+	cost->compute_s = compute_s;
+	cost->wait_s = selected - compute_s;
+}
+
 static void price_rank(struct price *price, int32_t rank)
 {
 	struct hys_rank_cost *cost = &price->costs[rank];
-	const struct hys_work work = find_work(price, rank);
-	const hys_op rest[] = {HYS_OP_ATTENTION_FORWARD, HYS_OP_ATTENTION_BACKWARD,
-			       HYS_OP_INDEXER_LOSS};
+	const struct hys_work work = find_work(price, rank, HYS_CUT_ENTRIES);
+	const hys_op rest[] = {HYS_OP_ATTENTION_BACKWARD, HYS_OP_INDEXER_LOSS};
 	const double reduce[] = {
-		0, reduce_time_s(price, &price->keys[rank], price->key_gradient),
+		reduce_time_s(price, &price->keys[rank], price->key_gradient),
 		reduce_time_s(price, &price->entries[rank], price->entry_gradient)};
-	double select_s;
 
-	cost->op_s[price->select] = select_time_s(price, rank, &select_s);
-	cost->compute_s = select_s;
-	cost->wait_s = cost->op_s[price->select] - select_s;
-	cost->flops = hys_cost_flops(price->select, &price->plan->problem, &work);
+	price_rows(price, rank);
 	for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++) {
 		const double took = op_time_s(price, rest[i], &work);
 		const double left = left_to_reduce_s(rest[i], reduce[i], took);

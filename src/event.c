@@ -186,6 +186,24 @@ hys_status hys_event_wait(struct hys_event *event, struct hys_error *error)
 	return status;
 }
 
+int hys_event_reached(const struct hys_event *event)
+{
+	if (!event || hys_context_check(event->plan->context, NULL) != HYS_OK)
+		return 0;
+	for (int32_t i = 0; i < event->count; i++) {
+		struct hys_event_lane *lane = &event->lanes[i];
+		const struct hys_backend *backend = lane->device->backend;
+
+		if (sem_trywait(&lane->recorded) != 0)
+			return 0;
+		sem_post(&lane->recorded);
+		if (lane->native && backend->event_reached &&
+		    !backend->event_reached(lane->device, lane->native))
+			return 0;
+	}
+	return 1;
+}
+
 void hys_event_destroy(struct hys_event *event)
 {
 	if (event)

@@ -202,20 +202,24 @@ static hys_status step_alone(struct bench_run *run, double *at)
 static hys_status step_on_ranks(struct bench_run *run, double *at)
 {
 	struct ranks_step s = run->step;
-	struct hys_cp_keys *keys = NULL, *values = NULL;
 	const bool ring = strcmp(run->options->mode, "ring") == 0;
+	enum { INDEX, SCALES, KEYS, VALUES, COUNT };
+	struct hys_tensor *const tensors[COUNT] = {&s.select.index_k, &s.select.index_k_scale,
+						   &s.forward.k, &s.forward.v};
+	struct hys_cp_keys *keys[COUNT] = {NULL};
 	hys_status status = HYS_OK;
-	/* Keys set out first and travel while the indexer scores. */
-	if (!ring)
-		status = hys_cp_gather(run->batch, run->copying, HYS_CUT_KEYS, &s.forward.k, &keys,
-				       &run->error);
-	if (!ring && status == HYS_OK && s.forward.v.dtype)
-		status = hys_cp_gather(run->batch, run->copying, HYS_CUT_KEYS, &s.forward.v,
-				       &values, &run->error);
-	if (keys)
-		s.forward.k = s.backward.k = hys_cp_keys_tensor(keys);
-	if (values)
-		s.forward.v = s.backward.v = hys_cp_keys_tensor(values);
+	/* What the indexer reads sets out first; keys travel while it scores, on a queue of
+	 * their own. */
+	for (int i = 0; i < COUNT && status == HYS_OK && !ring; i++)
+		if (tensors[i]->dtype)
+			status = hys_cp_gather(run->batch, i < KEYS ? run->exec : run->copying,
+					       i < KEYS ? HYS_CUT_ENTRIES : HYS_CUT_KEYS,
+					       tensors[i], &keys[i], &run->error);
+	for (int i = 0; i < COUNT; i++)
+		if (keys[i])
+			*tensors[i] = hys_cp_keys_tensor(keys[i]);
+	s.backward.k = s.forward.k;
+	s.backward.v = s.forward.v;
 	if (status == HYS_OK)
 		status = hys_cp_select(run->batch, run->exec, &s.select, &run->error);
 	at[SELECT + 1] = MPI_Wtime();
@@ -225,8 +229,8 @@ static hys_status step_on_ranks(struct bench_run *run, double *at)
 	if (status == HYS_OK && !run->options->no_backward)
 		status = hys_cp_attention_backward(run->batch, run->exec, &s.backward, &run->error);
 	at[BACKWARD + 1] = MPI_Wtime();
-	hys_cp_keys_destroy(keys);
-	hys_cp_keys_destroy(values);
+	for (int i = 0; i < COUNT; i++)
+		hys_cp_keys_destroy(keys[i]);
 	return status;
 }
 

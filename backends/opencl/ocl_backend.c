@@ -294,6 +294,18 @@ static hys_status fill(struct hys_stream *stream, const struct hys_region *regio
 	return hys_ocl_check_bytes(error, code, "clEnqueueFillBuffer", region->bytes);
 }
 
+static hys_status copy_between(struct hys_stream *stream, const struct hys_region *target,
+			       const struct hys_region *source, struct hys_error *error)
+{
+	if (source->bytes == 0)
+		return HYS_OK;
+	cl_int code =
+		clEnqueueCopyBuffer(stream->queue, source->buffer->native, target->buffer->native,
+				    (size_t)source->offset_bytes, (size_t)target->offset_bytes,
+				    (size_t)source->bytes, 0, NULL, NULL);
+	return hys_ocl_check_bytes(error, code, "clEnqueueCopyBuffer", source->bytes);
+}
+
 /* ---- events ---- */
 
 /* Another queue can only wait for work that was flushed. */
@@ -319,6 +331,16 @@ static hys_status event_wait(struct hys_device *device, void *event, struct hys_
 	if (!event)
 		return HYS_OK;
 	return hys_ocl_check(error, clWaitForEvents(1, &waited), "clWaitForEvents");
+}
+
+/* A failure ends it, too. */
+static bool event_reached(struct hys_device *device, void *event)
+{
+	cl_int state = CL_COMPLETE;
+	(void)device;
+	cl_int code = clGetEventInfo((cl_event)event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+				     sizeof(state), &state, NULL);
+	return code != CL_SUCCESS || state <= CL_COMPLETE;
 }
 
 /* Queues can only wait for events of their own context. */
@@ -399,6 +421,7 @@ const struct hys_backend hys_backend_opencl = {
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.fill = fill,
+	.copy = copy_between,
 	.host_create = host_create,
 	.host_destroy = host_destroy,
 	.add_prepare = hys_ocl_add_prepare,
@@ -406,6 +429,7 @@ const struct hys_backend hys_backend_opencl = {
 	.record = record,
 	.wait = stream_wait,
 	.event_wait = event_wait,
+	.event_reached = event_reached,
 	.event_destroy = event_destroy,
 	.time_events = time_events,
 	.event_time_s = event_time_s,

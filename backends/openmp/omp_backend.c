@@ -290,6 +290,15 @@ static hys_status fill(struct hys_stream *stream, const struct hys_region *regio
 	return HYS_OK;
 }
 
+static hys_status copy(struct hys_stream *stream, const struct hys_region *target,
+		       const struct hys_region *source, struct hys_error *error)
+{
+	(void)stream, (void)error;
+	if (source->bytes > 0)
+		memcpy(region_pointer(target), region_pointer(source), (size_t)source->bytes);
+	return HYS_OK;
+}
+
 #define ADD_BLOCK ((int64_t)1 << 16)
 
 struct addition {
@@ -378,6 +387,7 @@ const struct hys_backend hys_backend_openmp = {
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.fill = fill,
+	.copy = copy,
 	.add = add,
 	.record = record,
 	.wait = wait_for,

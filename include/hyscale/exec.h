@@ -65,12 +65,15 @@ HYS_API hys_status hys_exec_wait(struct hys_exec *exec, struct hys_event *event,
 				 struct hys_error *error);
 /* Blocks the calling thread until the event is reached. */
 HYS_API hys_status hys_event_wait(struct hys_event *event, struct hys_error *error);
+/* Whether it is, without waiting: 1 or 0. */
+HYS_API int hys_event_reached(const struct hys_event *event);
 HYS_API void hys_event_destroy(struct hys_event *event);
 
-/* Copies between host memory and a buffer, and fills with a byte, in the
- * exec's order. Host memory must stay until the work is finished. Offsets and
- * sizes in bytes. HYS_OK, HYS_INVALID_ARGUMENT (range, or a buffer on a device
- * that is not the plan's), HYS_DEVICE_FAILED. */
+/* Copies between host memory and a buffer, or between two buffers, and fills
+ * with a byte, in the exec's order. Host memory must stay until the work is
+ * finished. Offsets and sizes in bytes. HYS_OK, HYS_INVALID_ARGUMENT (range, a
+ * buffer on a device that is not the plan's, buffers of unlike devices, a copy
+ * onto itself), HYS_DEVICE_FAILED. */
 HYS_API hys_status hys_buffer_write(struct hys_exec *exec, struct hys_buffer *buffer,
 				    int64_t offset_bytes, const void *source, int64_t bytes,
 				    struct hys_error *error);
@@ -80,10 +83,14 @@ HYS_API hys_status hys_buffer_read(struct hys_exec *exec, struct hys_buffer *buf
 HYS_API hys_status hys_buffer_fill(struct hys_exec *exec, struct hys_buffer *buffer,
 				   int64_t offset_bytes, int64_t bytes, uint8_t value,
 				   struct hys_error *error);
+HYS_API hys_status hys_buffer_copy(struct hys_exec *exec, struct hys_buffer *target,
+				   int64_t target_offset_bytes, struct hys_buffer *source,
+				   int64_t source_offset_bytes, int64_t bytes,
+				   struct hys_error *error);
 
 /* A buffer for plans of several devices: as many bytes on each of them.
  *
- * hys_buffer_write and _fill reach all copies. Operations whose tensors lie in
+ * hys_buffer_write, _copy and _fill reach all copies. Operations whose tensors lie in
  * such buffers read and write the copies of the device that computes: each
  * always computes the same rows of a batch, so that what one operation has
  * written the next finds in place, and nothing is copied. Sums over rows (dk,

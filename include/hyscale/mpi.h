@@ -109,7 +109,8 @@ HYS_API hys_status hys_cp_gather(struct hys_cp_batch *batch, struct hys_exec *ex
  * gathered they serve as many as wished. What the rank does not need of them is
  * undefined. */
 HYS_API struct hys_tensor hys_cp_keys_tensor(const struct hys_cp_keys *keys);
-/* Waits for messages on their way; before the batch. NULL is fine. */
+/* Collective, for it sends what nobody has waited for yet; waits for messages on
+ * their way; before the batch. NULL is fine. */
 HYS_API void hys_cp_keys_destroy(struct hys_cp_keys *keys);
 
 /* The operations: arguments as in operations.h, rows numbered among the rank's

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "context_parallel.h"
 #include "place.h"
 
 #define LENGTHS(...) ((const int32_t[]){__VA_ARGS__, -1})
@@ -205,6 +206,18 @@ static void check_price(const struct job *job, const struct hys_cp_traffic *befo
 	free(costs);
 }
 
+/* All that was gathered is there, and counted: calls wait for what they use only. */
+static void arrive(const struct job *job, struct hys_cp_keys *keys)
+{
+	struct hys_error error = {0};
+
+	if (keys)
+		check(&job->own, "arrive",
+		      hys_cp_keys_await(keys, job->exec,
+					hys_cut_slices(hys_cp_batch_cut(job->batch)), &error),
+		      &error);
+}
+
 /* `once`: keys are gathered before, and serve all. */
 static void run_shared(struct job *job, bool once)
 {
@@ -236,6 +249,9 @@ static void run_shared(struct job *job, bool once)
 		select.index_k = loss.index_k = hys_cp_keys_tensor(index_keys);
 		forward.k = backward.k = loss.k = fidelity.k = hys_cp_keys_tensor(keys);
 		check(own, "select", hys_cp_select(job->batch, job->exec, &select, &error), &error);
+		arrive(job, index_keys);
+		arrive(job, keys);
+		arrive(job, values);
 	} else {
 		RUN(hys_cp_select, HYS_OP_SELECT, select);
 	}
@@ -313,7 +329,8 @@ static void run_ring(struct job *job, const struct step *whole)
 	check(own, "gather",
 	      hys_cp_gather(job->batch, job->exec, HYS_CUT_KEYS, &forward.k, &keys, &error),
 	      &error);
-	/* What was gathered is counted when it is first used. */
+	arrive(job, index_keys);
+	arrive(job, keys);
 	loss.index_k = hys_cp_keys_tensor(index_keys);
 	loss.k = fidelity.k = hys_cp_keys_tensor(keys);
 	if (!selects_in_ring(whole->about)) {

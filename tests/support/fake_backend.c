@@ -192,6 +192,14 @@ static hys_status fill(struct hys_stream *stream, const struct hys_region *regio
 	return note(stream->device, 'f', error);
 }
 
+static hys_status copy(struct hys_stream *stream, const struct hys_region *target,
+		       const struct hys_region *source, struct hys_error *error)
+{
+	pass_gate(stream->device);
+	memcpy(address(target), address(source), (size_t)source->bytes);
+	return note(stream->device, 'c', error);
+}
+
 static hys_status add(struct hys_stream *stream, const struct hys_region *target,
 		      const struct hys_region *part, hys_dtype dtype, struct hys_error *error)
 {
@@ -261,6 +269,7 @@ const struct hys_backend fake_backend = {
 	.copy_in = copy_in,
 	.copy_out = copy_out,
 	.fill = fill,
+	.copy = copy,
 	.add = add,
 	.record = record,
 	.wait = wait,

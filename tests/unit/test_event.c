@@ -24,6 +24,26 @@ static void test_an_event_on_one_device(void **state)
 	hys_exec_destroy(b);
 }
 
+static void test_an_event_is_asked(void **state)
+{
+	struct exec_fixture *f = *state;
+	struct hys_exec *all = exec_make(&f->all, HYS_EXEC_ASYNC);
+	struct hys_event *event = NULL;
+
+	assert_int_equal(hys_event_reached(NULL), 0);
+	f->devices[1].hold = true;
+	assert_int_equal(hys_buffer_fill(all, f->buffers[1], 0, 1, 1, NULL), HYS_OK);
+	assert_int_equal(hys_exec_record(all, &event, NULL), HYS_OK);
+	exec_wait_a_little();
+	assert_int_equal(hys_event_reached(event), 0);
+	fake_device_open(&f->devices[1], 1);
+	assert_int_equal(hys_event_wait(event, NULL), HYS_OK);
+	assert_int_equal(hys_event_reached(event), 1);
+	assert_int_equal(hys_event_reached(event), 1);
+	hys_event_destroy(event);
+	hys_exec_destroy(all);
+}
+
 static void test_an_event_of_another_device(void **state)
 {
 	struct exec_fixture *f = *state;
@@ -220,6 +240,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_an_event_on_one_device),
+		TEST(test_an_event_is_asked),
 		TEST(test_an_event_of_another_device),
 		TEST(test_an_event_of_work_that_has_not_begun),
 		TEST(test_many_wait_for_one_event),

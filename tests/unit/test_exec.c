@@ -39,6 +39,40 @@ static void test_copies_in_order(void **state)
 	assert_string_equal(f->devices[0].log, "ifioFF");
 }
 
+static void test_copies_between_buffers(void **state)
+{
+	struct exec_fixture *f = *state;
+	struct hys_exec *exec = exec_make(&f->one, 0);
+	struct hys_buffer *a = f->buffers[0];
+	char source[BYTES], target[BYTES] = "";
+	struct hys_error error = {HYS_OK, 0, ""};
+
+	for (int i = 0; i < BYTES; i++)
+		source[i] = (char)(i + 1);
+	assert_int_equal(hys_buffer_write(exec, a, 0, source, BYTES, NULL), HYS_OK);
+	assert_int_equal(hys_buffer_copy(exec, a, 40, a, 8, 16, NULL), HYS_OK);
+	assert_int_equal(hys_buffer_read(exec, a, 0, target, BYTES, NULL), HYS_OK);
+	assert_int_equal(hys_exec_finish(exec, NULL), HYS_OK);
+	assert_string_equal(f->devices[0].log, "icoF");
+	memcpy(source + 40, source + 8, 16);
+	assert_memory_equal(target, source, BYTES);
+	/* Onto itself, to another device, beyond an end: nothing is done. */
+	assert_int_equal(hys_buffer_copy(exec, a, 8, a, 0, 9, &error), HYS_INVALID_ARGUMENT);
+	assert_non_null(strstr(error.message, "overlap"));
+	assert_int_equal(hys_buffer_copy(exec, f->buffers[1], 0, a, 0, 1, NULL),
+			 HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_buffer_copy(exec, a, 0, f->buffers[1], 0, 1, NULL),
+			 HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_buffer_copy(exec, a, BYTES - 1, a, 0, 2, NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_buffer_copy(exec, a, 0, a, BYTES - 1, 2, NULL), HYS_INVALID_ARGUMENT);
+	assert_int_equal(hys_buffer_copy(exec, a, 8, a, 0, 0, NULL), HYS_OK);
+	assert_string_equal(f->devices[0].log, "icoF");
+	f->devices[0].fail = 'c';
+	assert_int_equal(hys_buffer_copy(exec, a, 8, a, 0, 8, NULL), HYS_DEVICE_FAILED);
+	assert_int_equal(hys_exec_finish(exec, NULL), HYS_DEVICE_FAILED);
+	hys_exec_destroy(exec);
+}
+
 static void test_wrong_copies(void **state)
 {
 	struct exec_fixture *f = *state;
@@ -441,6 +475,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_copies_in_order),
+		TEST(test_copies_between_buffers),
 		TEST(test_wrong_copies),
 		TEST(test_the_first_failure_stays),
 		TEST(test_finish_may_fail),

@@ -122,6 +122,7 @@ static void exchange(struct hys_exec *exec, struct hys_buffer *buffer, const str
 	assert_int_equal(hys_opencl_wait(exec, 1, &gate, NULL), HYS_OK);
 	assert_int_equal(hys_buffer_write(exec, buffer, 0, source, BYTES, NULL), HYS_OK);
 	assert_int_equal(hys_buffer_fill(exec, buffer, 100, 28, 0xab, NULL), HYS_OK);
+	assert_int_equal(hys_buffer_copy(exec, buffer, 40, buffer, 3, 33, NULL), HYS_OK);
 	assert_int_equal(hys_opencl_record(exec, &done, NULL), HYS_OK);
 	assert_non_null(done);
 	assert_true(state_of(done) > CL_COMPLETE);
@@ -131,6 +132,7 @@ static void exchange(struct hys_exec *exec, struct hys_buffer *buffer, const str
 					     target, 1, &done, NULL),
 			 CL_SUCCESS);
 	memset(source + 100, 0xab, 28);
+	memcpy(source + 40, source + 3, 33);
 	assert_memory_equal(target, source, BYTES);
 	assert_int_equal(state_of(done), CL_COMPLETE);
 	assert_int_equal(clReleaseEvent(done), CL_SUCCESS);
