@@ -55,6 +55,9 @@ void hys_topology_bind(const struct hys_topology *topology, const struct hys_dev
 /* HYS_PLAN_EQUAL, HYS_PLAN_GUIDED, or neither. */
 enum hys_split { HYS_SPLIT_STATIC, HYS_SPLIT_GUIDED, HYS_SPLIT_EQUAL };
 
+/* A call on a device that is no help beside the others: as long as wisdom can say. */
+#define HYS_NEVER_S 9
+
 /* What one operation takes on one device of several, frozen in the plan. The
  * bytes are those that are copied between the host and the device. */
 struct hys_pace {

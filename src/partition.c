@@ -269,12 +269,15 @@ static double time_without(const struct hys_tiles *tiles, const struct hys_lane_
 	return hys_partition_cut(tiles, others, lanes, begin);
 }
 
-/* Leaves out, one by one, the device that is missed least. */
+/* Leaves out devices that are no help, then, one by one, the one that is missed least. */
 static void leave_out(struct hys_plan *plan, hys_op op, const struct hys_tiles *tiles,
 		      struct hys_lane_cost *costs)
 {
 	int64_t begin[HYS_LANES_MAX + 1];
 
+	for (int32_t i = 0; i < plan->device_count; i++)
+		if (hys_plan_pace(plan, op, i)->call_s >= HYS_NEVER_S)
+			costs[i].idle = hys_plan_pace(plan, op, i)->idle = true;
 	for (;;) {
 		const double all_s = hys_partition_cut(tiles, costs, plan->device_count, begin);
 		double least_s = (double)INFINITY;

@@ -12,21 +12,21 @@
 
 /* As many rows as take about so long, in tensors of so many bytes. Nobody minds
  * how calls are shared that are over much sooner. */
-#define TIME_S 0.05
+#define TIME_S 0.1
 #define TIME_LEAST_S 0.002
 #define BYTES_MOST 0x1p27 /* of either kind; more than caches hold together */
 #define ROWS_LEAST INT64_C(256)
 /* Calls of a share: the median counts, for calls will be disturbed, too. */
 #define CALLS 5
 /* Shares that are tried; corrections below this are not worth another. */
-#define LESSONS 3
+#define LESSONS 4
 #define CLOSE_ENOUGH 0.03
+/* Of what a device takes, its rows are that much at least: less is chance. */
+#define LEAST_OF_ROWS 0.2
 /* Devices that may be the fastest one alone, by what they were found to take. */
 #define MAY_BE_FASTER 2
 /* Sharing has to be that much faster than one device alone. */
 #define LEAST_GAIN 0.03
-/* A call on a device that is no help: as long as wisdom can say. */
-#define NEVER_S 9
 
 struct rehearsal {
 	struct hys_plan *plan;
@@ -37,6 +37,7 @@ struct rehearsal {
 	struct hys_trial trial;
 	struct hys_batch *batch;
 	struct hys_exec *exec;
+	double fixed_s[HYS_LANES_MAX]; /* of a call, whatever its rows */
 };
 
 /* ---- what is rehearsed ---- */
@@ -55,28 +56,27 @@ static int32_t count_working(const struct hys_plan *plan, hys_op op)
 	return working;
 }
 
-/* What one device takes for all of it, copies included. */
-static double time_alone_s(const struct rehearsal *r, int32_t i)
+/* What one device takes for the last rows of as many keys, copies included. */
+static double time_alone_s(const struct rehearsal *r, int32_t i, int64_t rows, int64_t keys)
 {
 	const struct hys_pace *pace = hys_plan_pace(r->plan, r->op, i);
-	const struct hys_work work =
-		hys_work_of(&r->plan->problem, NULL, r->size.rows, r->size.keys);
+	const struct hys_work work = hys_work_of(&r->plan->problem, NULL, rows, keys);
 	double per_row, fixed;
 
 	hys_cost_copies(r->plan, r->op, &per_row, &fixed);
-	fixed *= (double)r->size.keys / (double)r->plan->keys_max;
-	return pace->call_s + pace->row_s * (double)r->size.rows +
+	fixed *= (double)keys / (double)r->plan->keys_max;
+	return pace->call_s + pace->row_s * (double)rows +
 	       pace->flop_s * hys_cost_flops(r->op, &r->plan->problem, &work) +
-	       pace->byte_s * (per_row * (double)r->size.rows + fixed);
+	       pace->byte_s * (per_row * (double)rows + fixed);
 }
 
-static double time_together_s(const struct rehearsal *r)
+static double time_together_s(const struct rehearsal *r, int64_t rows, int64_t keys)
 {
 	double rate = 0;
 
 	for (int32_t i = 0; i < r->plan->device_count; i++)
 		if (!hys_plan_pace(r->plan, r->op, i)->idle)
-			rate += 1 / fmax(time_alone_s(r, i), 1e-9);
+			rate += 1 / fmax(time_alone_s(r, i, rows, keys), 1e-9);
 	return 1 / rate;
 }
 
@@ -95,11 +95,12 @@ static bool find_size(struct rehearsal *r)
 		r->size.keys /= 2;
 	r->size.rows = hys_min64(r->size.rows, r->size.keys);
 	while (r->size.rows > ROWS_LEAST &&
-	       (time_together_s(r) > TIME_S || per_row * (double)r->size.rows > BYTES_MOST))
+	       (time_together_s(r, r->size.rows, r->size.keys) > TIME_S ||
+		per_row * (double)r->size.rows > BYTES_MOST))
 		r->size.rows /= 2;
 	r->size.topk = hys_min64(plan->problem.choosing.topk_max,
 				 hys_max64(1, r->size.keys / plan->problem.scoring.pool));
-	return time_together_s(r) >= TIME_LEAST_S;
+	return time_together_s(r, r->size.rows, r->size.keys) >= TIME_LEAST_S;
 }
 
 static hys_status open_rehearsal(struct rehearsal *r, struct hys_error *error)
@@ -165,11 +166,13 @@ static hys_status submit(struct rehearsal *r, struct hys_error *error)
 	}
 }
 
-static hys_status call(struct rehearsal *r, double *seconds, struct hys_error *error)
+/* Of as many of the rehearsal's rows. */
+static hys_status call(struct rehearsal *r, int64_t rows, double *seconds, struct hys_error *error)
 {
 	const double begun = hys_now_s();
 	hys_status status;
 
+	r->trial.call.args.select.row_count = rows; /* all args begin like these */
 	HYS_TRY(submit(r, error));
 	HYS_TRY(hys_exec_finish(r->exec, error));
 	*seconds = hys_now_s() - begun;
@@ -189,8 +192,49 @@ static void sort(double *values, int32_t count)
 	}
 }
 
-/* What devices take of what was foretold, 0 of those that have no rows: the medians
- * of some calls. */
+/* One call on one device only. */
+static hys_status call_alone(struct rehearsal *r, int32_t alone, int64_t rows, double *seconds,
+			     struct hys_error *error)
+{
+	bool idle[HYS_LANES_MAX] = {false};
+	hys_status status;
+
+	for (int32_t i = 0; i < r->plan->device_count; i++) {
+		idle[i] = hys_plan_pace(r->plan, r->op, i)->idle;
+		hys_plan_pace(r->plan, r->op, i)->idle = i != alone;
+	}
+	status = call(r, rows, seconds, error);
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		hys_plan_pace(r->plan, r->op, i)->idle = idle[i];
+	return status;
+}
+
+/* What a call takes on a device whatever its rows: keys are made ready, threads and caches
+ * awake. It is what calls of the fewest rows take without the work of these. */
+static hys_status find_fixed(struct rehearsal *r, int32_t i, struct hys_error *error)
+{
+	const int64_t rows = hys_min64(HYS_ROW_TILE, r->size.rows);
+	const struct hys_tally *tally = &r->exec->lanes[i].tallies[r->op];
+	struct hys_pace *pace = hys_plan_pace(r->plan, r->op, i);
+	double all[CALLS], foretold_s, seconds;
+	hys_status status = HYS_OK;
+
+	for (int32_t n = 0; n < CALLS; n++) {
+		const struct hys_tally before = *tally;
+
+		HYS_TRY(call_alone(r, i, rows, &seconds, error));
+		all[n] = tally->busy_s - before.busy_s;
+		foretold_s = tally->foretold_s - before.foretold_s;
+	}
+	sort(all, CALLS);
+	pace->call_s = fmax(all[CALLS / 2] - (foretold_s - pace->call_s), pace->call_s);
+	r->fixed_s[i] = pace->call_s;
+cleanup:
+	return status;
+}
+
+/* What devices take for their rows of what was foretold, 0 of those that have none: the
+ * medians of some calls. */
 static hys_status find_factors(struct rehearsal *r, double *factors, struct hys_error *error)
 {
 	double all[HYS_LANES_MAX][CALLS], seconds;
@@ -201,13 +245,17 @@ static hys_status find_factors(struct rehearsal *r, double *factors, struct hys_
 
 		for (int32_t i = 0; i < r->plan->device_count; i++)
 			before[i] = r->exec->lanes[i].tallies[r->op];
-		HYS_TRY(call(r, &seconds, error));
+		HYS_TRY(call(r, r->size.rows, &seconds, error));
 		for (int32_t i = 0; i < r->plan->device_count; i++) {
 			const struct hys_tally *after = &r->exec->lanes[i].tallies[r->op];
-			const double foretold_s = after->foretold_s - before[i].foretold_s;
+			const double busy_s = after->busy_s - before[i].busy_s;
+			const double foretold_s =
+				after->foretold_s - before[i].foretold_s - r->fixed_s[i];
 
-			all[i][n] = foretold_s > 0 ? (after->busy_s - before[i].busy_s) / foretold_s
-						   : 0;
+			all[i][n] = foretold_s > 0
+					    ? fmax(busy_s - r->fixed_s[i], LEAST_OF_ROWS * busy_s) /
+						      foretold_s
+					    : 0;
 		}
 	}
 	for (int32_t i = 0; i < r->plan->device_count; i++) {
@@ -222,7 +270,6 @@ cleanup:
 
 static void correct(struct hys_pace *pace, double factor)
 {
-	pace->call_s *= factor;
 	pace->row_s *= factor;
 	pace->flop_s *= factor;
 	pace->byte_s *= factor;
@@ -244,21 +291,26 @@ static double mean_factor(const struct rehearsal *r, const double *factors, int3
 	return count > 0 ? exp(sum / count) : 1;
 }
 
-/* The first call warms up. */
+/* The first call warms up. Later lessons refine the mean of what was learnt: what is left
+ * then is chance. */
 static hys_status learn(struct rehearsal *r, struct hys_error *error)
 {
 	double factors[HYS_LANES_MAX] = {0}, seconds;
 	hys_status status;
 
-	HYS_TRY(call(r, &seconds, error));
+	HYS_TRY(call(r, r->size.rows, &seconds, error));
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		if (!hys_plan_pace(r->plan, r->op, i)->idle)
+			HYS_TRY(find_fixed(r, i, error));
 	for (int32_t lesson = 0; lesson < LESSONS; lesson++) {
+		const double weight = 1 / fmax(1, lesson);
 		double least = (double)INFINITY, most = 0;
 
 		HYS_TRY(find_factors(r, factors, error));
 		for (int32_t i = 0; i < r->plan->device_count; i++) {
 			const double factor = mean_factor(r, factors, i);
 
-			correct(hys_plan_pace(r->plan, r->op, i), factor);
+			correct(hys_plan_pace(r->plan, r->op, i), pow(factor, weight));
 			least = factors[i] > 0 ? fmin(least, factor) : least;
 			most = factors[i] > 0 ? fmax(most, factor) : most;
 		}
@@ -269,61 +321,74 @@ cleanup:
 	return status;
 }
 
-/* One call with all rows on one device. */
-static hys_status call_alone(struct rehearsal *r, int32_t alone, double *seconds,
-			     struct hys_error *error)
+/* The longest that a device was foretold to take since `before`. */
+static double foretold_since_s(const struct rehearsal *r, const double *before)
 {
-	bool idle[HYS_LANES_MAX] = {false};
-	hys_status status;
+	double most = 0;
 
-	for (int32_t i = 0; i < r->plan->device_count; i++) {
-		idle[i] = hys_plan_pace(r->plan, r->op, i)->idle;
-		hys_plan_pace(r->plan, r->op, i)->idle = i != alone;
-	}
-	status = call(r, seconds, error);
 	for (int32_t i = 0; i < r->plan->device_count; i++)
-		hys_plan_pace(r->plan, r->op, i)->idle = idle[i];
-	return status;
+		most = fmax(most, r->exec->lanes[i].tallies[r->op].foretold_s - before[i]);
+	return most;
 }
 
-/* Whether device i does it nearly as fast as all: turn by turn, so that what disturbs one
- * disturbs the others. */
-static hys_status compete(struct rehearsal *r, int32_t i, bool *wins, double *alone_s,
-			  struct hys_error *error)
+/* The time of a call over what was foretold: of device `alone`, or of all when that is -1. */
+static hys_status find_excess(struct rehearsal *r, int32_t alone, double *excess,
+			      struct hys_error *error)
 {
-	double alone[CALLS], together[CALLS];
-	hys_status status = HYS_OK;
+	double before[HYS_LANES_MAX], seconds;
+	hys_status status;
 
-	for (int32_t n = 0; n < CALLS; n++) {
-		HYS_TRY(call_alone(r, i, &alone[n], error));
-		HYS_TRY(call(r, &together[n], error));
-	}
-	sort(alone, CALLS);
-	sort(together, CALLS);
-	*alone_s = alone[CALLS / 2];
-	*wins = *alone_s <= together[CALLS / 2] * (1 + LEAST_GAIN);
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		before[i] = r->exec->lanes[i].tallies[r->op].foretold_s;
+	HYS_TRY(alone < 0 ? call(r, r->size.rows, &seconds, error)
+			  : call_alone(r, alone, r->size.rows, &seconds, error));
+	*excess = seconds / fmax(foretold_since_s(r, before), 1e-9);
 cleanup:
 	return status;
 }
 
-/* The device that does better alone, -1 = none. */
+/* What device i takes for the plan's largest call, as if calls of all devices took what was
+ * foretold: alone it is faster than it was beside the others, by as much as it is in a
+ * rehearsal. Turn by turn, so that what disturbs one disturbs the others. */
+static hys_status foresee_alone(struct rehearsal *r, int32_t i, double *alone_s,
+				struct hys_error *error)
+{
+	const struct hys_plan *plan = r->plan;
+	double alone[CALLS], together[CALLS];
+	hys_status status = HYS_OK;
+
+	for (int32_t n = 0; n < CALLS; n++) {
+		HYS_TRY(find_excess(r, i, &alone[n], error));
+		HYS_TRY(find_excess(r, -1, &together[n], error));
+	}
+	sort(alone, CALLS);
+	sort(together, CALLS);
+	*alone_s = time_alone_s(r, i, plan->rows_max, plan->keys_max) * alone[CALLS / 2] /
+		   together[CALLS / 2];
+cleanup:
+	return status;
+}
+
+/* The device that does the plan's largest call nearly as fast alone, -1 = none. Rehearsals
+ * themselves do not say: what calls take whatever their rows counts for much there. */
 static hys_status find_winner(struct rehearsal *r, int32_t *winner, struct hys_error *error)
 {
-	double least_s = (double)INFINITY, won_s = (double)INFINITY;
+	const struct hys_plan *plan = r->plan;
+	double least_s = (double)INFINITY;
+	double won_s = time_together_s(r, plan->rows_max, plan->keys_max) * (1 + LEAST_GAIN);
 	hys_status status = HYS_OK;
 
 	*winner = -1;
-	for (int32_t i = 0; i < r->plan->device_count; i++)
-		least_s = fmin(least_s, time_alone_s(r, i));
-	for (int32_t i = 0; i < r->plan->device_count; i++) {
+	for (int32_t i = 0; i < plan->device_count; i++)
+		least_s = fmin(least_s, time_alone_s(r, i, plan->rows_max, plan->keys_max));
+	for (int32_t i = 0; i < plan->device_count; i++) {
 		double alone_s;
-		bool wins;
 
-		if (time_alone_s(r, i) > MAY_BE_FASTER * least_s ||
-		    hys_plan_rows_most(r->plan, r->op, i) < r->size.rows)
+		if (time_alone_s(r, i, plan->rows_max, plan->keys_max) > MAY_BE_FASTER * least_s ||
+		    hys_plan_rows_most(plan, r->op, i) < r->size.rows)
 			continue;
-		HYS_TRY(compete(r, i, &wins, &alone_s, error));
-		if (wins && alone_s < won_s) {
+		HYS_TRY(foresee_alone(r, i, &alone_s, error));
+		if (alone_s <= won_s) {
 			won_s = alone_s;
 			*winner = i;
 		}
@@ -336,7 +401,7 @@ static void leave_to(struct rehearsal *r, int32_t fastest)
 {
 	for (int32_t i = 0; i < r->plan->device_count; i++)
 		if (i != fastest)
-			hys_plan_pace(r->plan, r->op, i)->call_s = NEVER_S;
+			hys_plan_pace(r->plan, r->op, i)->call_s = HYS_NEVER_S;
 }
 
 static hys_status rehearse(struct rehearsal *r, struct hys_error *error)

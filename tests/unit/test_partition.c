@@ -330,6 +330,22 @@ static void test_few_ranges(void **state)
 	expect_ranges(batch, 1.02);
 }
 
+/* One that is no help gets none of calls that take longer than what says so, either. */
+static void test_a_device_that_is_no_help(void **state)
+{
+	struct fixture *f = *state;
+	const struct hys_pace slow = {.flop_s = 1e-9};
+	const int op = HYS_OP_SELECT;
+
+	for (int32_t i = 0; i < LANES; i++)
+		*hys_plan_pace(&f->plan.plan, op, i) = slow;
+	hys_plan_pace(&f->plan.plan, op, 1)->call_s = HYS_NEVER_S;
+	assert_int_equal(hys_partition_plan(&f->plan.plan, false, NULL), HYS_OK);
+	assert_true(f->plan.plan.shares[HYS_OP_COUNT + op] == 0);
+	assert_true(hys_plan_pace(&f->plan.plan, op, 1)->idle);
+	assert_true(f->plan.plan.shares[op] > 0 && f->plan.plan.shares[2 * HYS_OP_COUNT + op] > 0);
+}
+
 /* One without memory for any row gets none. */
 static void test_a_device_that_cannot(void **state)
 {
@@ -385,6 +401,7 @@ int main(void)
 		TEST(test_ranges),
 		TEST(test_ranges_of_unequal_devices),
 		TEST(test_few_ranges),
+		TEST(test_a_device_that_is_no_help),
 		TEST(test_a_device_that_cannot),
 		TEST(test_kept_weights),
 	};
