@@ -179,8 +179,12 @@ hys_status hys_cp_keys_prepare(struct hys_cp_batch *batch, struct hys_exec *exec
 			       const struct hys_tensor *local, struct hys_cp_keys **keys,
 			       struct hys_error *error);
 hys_status hys_cp_keys_post(struct hys_cp_keys *keys, struct hys_error *error);
-/* Whether nothing of a slice has to be waited for. */
-bool hys_cp_keys_have(const struct hys_cp_keys *keys, int32_t slice);
+/* Sends what was not sent yet, once it is on the host. Every wait of a call comes
+ * behind this, so that nobody waits for a rank that waits. */
+hys_status hys_cp_keys_send(struct hys_cp_keys *keys, struct hys_error *error);
+/* Whether a slice is here already. */
+hys_status hys_cp_keys_have(struct hys_cp_keys *keys, int32_t slice, bool *have,
+			    struct hys_error *error);
 /* Waits until slices [0, slices) are there, and makes `exec` wait for their
  * copies. */
 hys_status hys_cp_keys_await(struct hys_cp_keys *keys, struct hys_exec *exec, int32_t slices,

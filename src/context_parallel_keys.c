@@ -211,10 +211,8 @@ cleanup:
 	return status;
 }
 
-/* Sends, once what they send is on the host. Every wait of a call comes behind
- * this, so that nobody waits for a rank that waits; they go even when what they
- * send could not be had, for others count on them. */
-static hys_status send_out(struct hys_cp_keys *keys, struct hys_error *error)
+/* They go even when what they send could not be had, for others count on them. */
+hys_status hys_cp_keys_send(struct hys_cp_keys *keys, struct hys_error *error)
 {
 	struct hys_error own = {0};
 	hys_status fetched = HYS_OK, status = HYS_OK;
@@ -250,7 +248,11 @@ hys_status hys_cp_keys_post(struct hys_cp_keys *keys, struct hys_error *error)
 	}
 	keys->set_out = true;
 	if (!keys->fetched)
-		HYS_TRY(send_out(keys, error));
+		HYS_TRY(hys_cp_keys_send(keys, error));
+	/* Of a failure the call that reads them tells. */
+	for (struct hys_cp_keys *each = cp->keys; each; each = each->next)
+		if (each->fetched && hys_event_reached(each->fetched))
+			(void)hys_cp_keys_send(each, NULL);
 cleanup:
 	return status;
 }
@@ -309,7 +311,7 @@ static hys_status take_slice(struct hys_cp_keys *keys, struct hys_error *error)
 	int32_t first = 0, end;
 	hys_status status;
 
-	HYS_TRY(send_out(keys, error));
+	HYS_TRY(hys_cp_keys_send(keys, error));
 	while (first < keys->in.count && keys->in.list[first].slice < slice)
 		first++;
 	for (end = first; end < keys->in.count && keys->in.list[end].slice == slice;)
@@ -354,30 +356,34 @@ cleanup:
 	return status;
 }
 
-/* Whether the next slice came, without waiting; MPI gets on with others, too. */
-static hys_status slice_is_here(struct hys_cp_keys *keys, bool *here, struct hys_error *error)
+/* Whether messages are through, without waiting; MPI gets on with all. */
+static hys_status are_through(int32_t count, MPI_Request *requests, bool *through,
+			      struct hys_error *error)
 {
 	int came = 1;
 	hys_status status = HYS_OK;
 
-	for (int32_t i = 0; came && i < keys->in.count; i++)
-		if (keys->in.list[i].slice == keys->arrived)
-			HYS_TRY(hys_cp_mpi(
-				MPI_Request_get_status(keys->requests[i], &came, MPI_STATUS_IGNORE),
-				"MPI_Request_get_status", error));
-	*here = came;
+	for (int32_t i = 0; came && i < count; i++)
+		HYS_TRY(hys_cp_mpi(MPI_Request_get_status(requests[i], &came, MPI_STATUS_IGNORE),
+				   "MPI_Request_get_status", error));
+	*through = came;
 cleanup:
 	return status;
 }
 
-bool hys_cp_keys_have(const struct hys_cp_keys *keys, int32_t slice)
+hys_status hys_cp_keys_have(struct hys_cp_keys *keys, int32_t slice, bool *have,
+			    struct hys_error *error)
 {
-	if (keys->alone || keys->arrived > slice)
-		return true;
-	for (int32_t i = 0; i < keys->in.count; i++)
-		if (keys->in.list[i].slice == slice)
-			return false;
-	return true;
+	int32_t first = 0, end;
+
+	*have = keys->alone || keys->arrived > slice;
+	if (*have)
+		return HYS_OK;
+	while (first < keys->in.count && keys->in.list[first].slice < slice)
+		first++;
+	for (end = first; end < keys->in.count && keys->in.list[end].slice == slice;)
+		end++;
+	return are_through(end - first, keys->requests + first, have, error);
 }
 
 /* Once everything of this rank has gone, too, its keys may change. */
@@ -389,20 +395,24 @@ static hys_status finish_sends(struct hys_cp_keys *keys, struct hys_error *error
 				 error);
 }
 
-/* Looks after messages; *more: some have not arrived. */
+/* Looks after messages; *more: some are on their way, in or out. */
 static hys_status progress(struct hys_cp *cp, bool *more, struct hys_error *error)
 {
 	hys_status status = HYS_OK;
 
 	*more = false;
 	for (struct hys_cp_keys *keys = cp->keys; keys; keys = keys->next) {
-		const bool travels = !keys->alone && keys->posted_in == keys->in.count &&
-				     keys->arrived < hys_cut_slices(keys->batch->cut);
-		bool here = false;
+		bool through = true, here = false;
 
-		if (!travels)
+		if (keys->alone || !keys->set_out)
 			continue;
-		HYS_TRY(slice_is_here(keys, &here, error));
+		HYS_TRY(are_through(keys->posted_out, keys->requests + keys->in.count, &through,
+				    error));
+		*more = *more || !through;
+		if (keys->posted_in < keys->in.count ||
+		    keys->arrived == hys_cut_slices(keys->batch->cut))
+			continue;
+		HYS_TRY(hys_cp_keys_have(keys, keys->arrived, &here, error));
 		if (here)
 			HYS_TRY(take_slice(keys, error));
 		*more = true;
@@ -418,7 +428,7 @@ hys_status hys_cp_drive(struct hys_cp *cp, struct hys_exec *exec, struct hys_err
 	hys_status status = HYS_OK;
 
 	for (struct hys_cp_keys *keys = cp->keys; keys; keys = keys->next)
-		HYS_TRY(send_out(keys, error));
+		HYS_TRY(hys_cp_keys_send(keys, error));
 	if (exec)
 		HYS_TRY(hys_exec_record(exec, &computed, error));
 	while (exec && more && !hys_event_reached(computed)) {
@@ -484,7 +494,7 @@ void hys_cp_keys_destroy(struct hys_cp_keys *keys)
 
 	if (!keys)
 		return;
-	(void)send_out(keys, NULL);
+	(void)hys_cp_keys_send(keys, NULL);
 	(void)hys_cp_wait_receives(keys->batch->cp, keys->posted_in, keys->requests, NULL);
 	(void)finish_sends(keys, NULL);
 	hys_event_destroy(keys->fetched);

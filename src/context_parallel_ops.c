@@ -207,12 +207,16 @@ static hys_status run_rows(struct hys_cp_call *call, int64_t first, int64_t coun
 }
 
 /* Whether the call has all of a slice, and need not wait for it. */
-static bool have(const struct hys_cp_call *call, int32_t slice)
+static hys_status have(const struct hys_cp_call *call, int32_t slice, bool *all,
+		       struct hys_error *error)
 {
-	for (int32_t i = 0; i < call->key_count; i++)
-		if (!hys_cp_keys_have(call->keys[i], slice))
-			return false;
-	return true;
+	hys_status status = HYS_OK;
+
+	*all = true;
+	for (int32_t i = 0; *all && i < call->key_count; i++)
+		HYS_TRY(hys_cp_keys_have(call->keys[i], slice, all, error));
+cleanup:
+	return status;
 }
 
 /* Rows begin as slices of keys arrive. A few at a time are not worth a call, and
@@ -227,9 +231,12 @@ static hys_status run_by_slices(struct hys_cp_call *call, struct hys_error *erro
 	for (int32_t slice = 1; slice <= slices; slice++) {
 		const int64_t ready = slice < slices ? ready_rows(call, slice) : rows;
 
+		bool more = false;
+
 		HYS_TRY(await(call, slice, error));
-		if (slice < slices &&
-		    (have(call, slice) || ready - done < rows / ((int64_t)2 * slices) + 1))
+		if (slice < slices)
+			HYS_TRY(have(call, slice, &more, error));
+		if (more || (slice < slices && ready - done < rows / ((int64_t)2 * slices) + 1))
 			continue;
 		HYS_TRY(run_rows(call, done, ready - done, error));
 		done = ready;
@@ -320,6 +327,8 @@ static hys_status compute(struct hys_cp_call *call, struct hys_error *error)
 	const int32_t slices = hys_cut_slices(call->batch->cut);
 	hys_status status;
 
+	for (int32_t i = 0; i < call->key_count; i++)
+		HYS_TRY(hys_cp_keys_send(call->keys[i], error));
 	if (can_start_early(call))
 		return run_by_slices(call, error);
 	HYS_TRY(await(call, slices, error));
