@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "cgroup.h"
+
 #define HYS_HOST_ALIGN 64
 /* More than any address space holds, and what saturated sums come to. */
 #define HYS_HOST_MOST ((uint64_t)1 << 56)
@@ -14,6 +16,10 @@
  * key rows otherwise miss in every table of addresses. */
 #define HUGE_PAGE ((size_t)2 << 20)
 #define HUGE_BYTES (4 * HUGE_PAGE)
+
+/* Blocks from this size on are held against what the machine has left: the system grants them
+ * without having them, and kills some process when they are touched. */
+#define LARGE_BYTES ((int64_t)1 << 30)
 
 static void *allocate_default(void *user, size_t bytes, size_t align)
 {
@@ -53,8 +59,12 @@ void *hys_alloc_untouched(const struct hys_allocator *allocator, int64_t bytes)
 
 void *hys_alloc(const struct hys_allocator *allocator, int64_t bytes)
 {
-	void *pointer = hys_alloc_untouched(allocator, bytes);
+	void *pointer;
 
+	if (bytes >= LARGE_BYTES && allocator->allocate == allocate_default &&
+	    bytes > hys_memory_left(NULL, hys_cgroup_read(NULL, NULL).memory_bytes))
+		return NULL;
+	pointer = hys_alloc_untouched(allocator, bytes);
 	return pointer ? memset(pointer, 0, (size_t)(bytes > 0 ? bytes : 1)) : NULL;
 }
 

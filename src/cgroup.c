@@ -132,6 +132,28 @@ static void read_group(struct hys_cgroup_limits *limits, const char *root, char 
 			walk(limits, folder, path, read_first);
 }
 
+int64_t hys_memory_left(const char *meminfo, int64_t limit_bytes)
+{
+	static const char name[] = "MemAvailable:";
+	FILE *file = fopen(meminfo ? meminfo : "/proc/meminfo", "r");
+	int64_t left = limit_bytes > 0 ? limit_bytes : INT64_MAX;
+	char line[LINE_SIZE];
+
+	if (!file)
+		return left;
+	while (fgets(line, sizeof(line), file)) {
+		int64_t kib;
+
+		if (strncmp(line, name, sizeof(name) - 1) != 0)
+			continue;
+		kib = number(line + sizeof(name) - 1);
+		if (kib > 0 && kib < left / 1024)
+			left = kib * 1024;
+	}
+	fclose(file);
+	return left;
+}
+
 struct hys_cgroup_limits hys_cgroup_read(const char *root, const char *self)
 {
 	struct hys_cgroup_limits limits = {0, 0};

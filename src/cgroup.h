@@ -16,4 +16,9 @@ struct hys_cgroup_limits {
  * nothing. */
 struct hys_cgroup_limits hys_cgroup_read(const char *root, const char *self);
 
+/* Bytes that can still be used without swapping or being killed: what the machine has
+ * (`meminfo`, NULL = /proc/meminfo), no more than `limit_bytes` if that is above 0.
+ * INT64_MAX when nobody knows. */
+int64_t hys_memory_left(const char *meminfo, int64_t limit_bytes);
+
 #endif

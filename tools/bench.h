@@ -54,6 +54,7 @@ struct bench_result {
 	struct hys_device_speed peak;
 	struct bench_first before;
 	int64_t memory;
+	int64_t unscored; /* select: rows that keep all they see, whose work is not counted */
 	hys_dtype dtype;
 };
 

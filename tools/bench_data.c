@@ -44,6 +44,10 @@ static struct hys_buffer *new_buffer(struct bench_data *data, int64_t bytes)
 	struct hys_buffer **slot = &data->buffers[data->count];
 	if (data->failed)
 		return NULL;
+	if (data->count_only) {
+		data->bytes += bytes;
+		return NULL;
+	}
 	if (data->count == BENCH_BUFFERS_MAX) {
 		fail(data, HYS_INTERNAL, "too many operands");
 		return NULL;
@@ -118,6 +122,8 @@ static struct hys_buffer *filled(struct bench_data *data, hys_dtype dtype, int64
 {
 	const int64_t bytes = n * (int64_t)hys_dtype_size(dtype);
 	struct hys_buffer *buffer = new_buffer(data, bytes);
+	if (spread > 0 && bytes > data->staged)
+		data->staged = bytes;
 	if (buffer && spread > 0) {
 		char *host = malloc((size_t)bytes + 1);
 		if (host) {

@@ -14,9 +14,11 @@ struct bench_data {
 	struct hys_buffer *flushed; /* one of them, or NULL */
 	int32_t count;
 	int64_t bytes;
+	int64_t staged; /* host memory that the largest operand is made in */
 	uint64_t seed;
 	struct hys_error error; /* of the first failure; all later calls do nothing */
 	bool failed;
+	bool count_only; /* makes nothing, adds up `bytes` and `staged` */
 };
 
 /* A contiguous tensor in a buffer of its own. `spread` > 0: normal values of that standard

@@ -30,6 +30,25 @@ static void add_shape(cJSON *line, const struct bench *b, hys_op op)
 	cJSON_AddStringToObject(line, "mask", b->full ? "full" : "causal");
 }
 
+/* What a processor cannot do; types that other units multiply are held against the f32 peak, too. */
+static bool is_above_peak(const struct bench_result *r)
+{
+	return r->info.kind == HYS_DEVICE_CPU && r->dtype == HYS_F32 &&
+	       r->cost.flops > r->peak.flops_per_s * r->timing.median;
+}
+
+static void print_unscored(const struct bench *b, const struct bench_result *r)
+{
+	if (r->unscored == b->rows)
+		printf("  every row keeps all that it sees, with K %lld: nothing is scored, and the "
+		       "rate is that of the traffic\n",
+		       (long long)b->topk);
+	else if (r->unscored > 0)
+		printf("  %lld of %lld rows keep all that they see, with K %lld: they are not "
+		       "scored, and not counted as work\n",
+		       (long long)r->unscored, (long long)b->rows, (long long)b->topk);
+}
+
 void bench_report(const struct bench *b, hys_op op, const struct bench_result *r, bool first)
 {
 	double rate = r->cost.flops / r->timing.median;
@@ -55,7 +74,8 @@ void bench_report(const struct bench *b, hys_op op, const struct bench_result *r
 		       b->op, r->info.backend, r->kernel, hys_dtype_name(r->dtype),
 		       (long long)b->rows, (long long)b->keys, tool_time(r->timing.median), range,
 		       tool_rate(shown, unit), share, tool_bytes((double)r->memory));
-		if (shown > peak && r->info.kind == HYS_DEVICE_CPU && r->dtype == HYS_F32)
+		print_unscored(b, r);
+		if (is_above_peak(r))
 			tool_complain("more than the peak: the machine was probably busy while the "
 				      "peak was measured");
 		if (b->explain) {
@@ -79,6 +99,9 @@ void bench_report(const struct bench *b, hys_op op, const struct bench_result *r
 	cJSON_AddNumberToObject(line, "flops_per_s", rate);
 	cJSON_AddNumberToObject(line, "peak_flops_per_s", r->peak.flops_per_s);
 	cJSON_AddNumberToObject(line, "fraction_of_peak", fraction);
+	cJSON_AddBoolToObject(line, "above_peak", is_above_peak(r));
+	if (op == HYS_OP_SELECT)
+		cJSON_AddNumberToObject(line, "unscored_rows", (double)r->unscored);
 	cJSON_AddNumberToObject(line, "bytes", r->cost.bytes);
 	cJSON_AddNumberToObject(line, "bytes_per_s", traffic);
 	cJSON_AddNumberToObject(line, "peak_bytes_per_s", r->peak.bytes_per_s);

@@ -403,6 +403,22 @@ static void measure_again(struct hys_device_speed *peak)
 	hys_context_destroy(context);
 }
 
+/* Exact select scores nothing for rows that see no more than they keep: that is no work. */
+static void leave_out_unscored(const struct bench *b, struct bench_result *result)
+{
+	const struct hys_scoring *s = &b->problem.scoring;
+	int64_t entries = 0;
+	for (int64_t t = 0; t < b->rows; t++) {
+		const int64_t keys = b->full ? b->keys : b->keys - b->rows + t + 1;
+		const int64_t seen = keys > 0 ? keys / s->pool : 0;
+		if (seen > b->topk * s->block)
+			continue;
+		result->unscored++;
+		entries += seen;
+	}
+	result->cost.flops -= 2.0 * s->heads * s->dim * (double)entries;
+}
+
 static bool measure(const struct bench *b, hys_op op, struct hys_plan *plan,
 		    struct hys_batch *batch, struct bench_data *data, struct bench_result *result)
 {
@@ -417,12 +433,24 @@ static bool measure(const struct bench *b, hys_op op, struct hys_plan *plan,
 	    !time_op(b, op, data, batch, &args, result->info.kind != HYS_DEVICE_CPU,
 		     &result->timing))
 		return false;
+	if (planned_op(b, op) == HYS_OP_SELECT)
+		leave_out_unscored(b, result);
 	/* On a CPU the process is what counts, elsewhere what was put on the device. */
 	result->memory =
 		result->info.kind == HYS_DEVICE_CPU ? tool_peak_memory() : data->bytes + workspace;
 	if (result->info.kind == HYS_DEVICE_CPU && strcmp(result->info.backend, "openmp") == 0)
 		measure_again(&result->peak);
 	return true;
+}
+
+/* What the plan says that it takes, before a batch or a tensor is made. */
+static bool check_memory(const struct bench *b, const struct hys_plan *plan, hys_op op,
+			 const struct hys_device_info *info, struct hys_error *error)
+{
+	struct hys_cost cost;
+	return hys_plan_cost(plan, planned_op(b, op), NULL, &cost, error) == HYS_OK &&
+	       tool_fits(cost.peak_bytes, info,
+			 "take fewer --rows or --keys, or a --dtype of half the size", error);
 }
 
 static int bench_device(const struct bench *b, struct hys_context *context, int32_t device,
@@ -444,6 +472,7 @@ static int bench_device(const struct bench *b, struct hys_context *context, int3
 	struct hys_batch *batch = NULL;
 	bool ok = hys_context_device_info(context, device, &result.info, &data.error) == HYS_OK &&
 		  make_plan(b, context, device, op, &plan, &data.error) &&
+		  check_memory(b, plan, op, &result.info, &data.error) &&
 		  hys_batch_create(plan, &desc, &batch, &data.error) == HYS_OK &&
 		  hys_exec_create(plan, &traced, &data.exec, &data.error) == HYS_OK;
 	result.before = (struct bench_first){.context = b->context_s, .plan = tool_now() - start};

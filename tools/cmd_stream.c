@@ -222,6 +222,46 @@ static void print_table(const struct stream *stream, const struct hys_device_inf
 	       tool_bytes((double)result->memory));
 }
 
+static bool fits(const struct stream *stream, const struct hys_device_info *info)
+{
+	int64_t host, device = stream_needs(stream, &host);
+	const int64_t left = tool_memory_left(info), host_left = tool_host_memory_left();
+	if (info->kind == HYS_DEVICE_CPU)
+		device += host;
+	return (left == 0 || device <= left) && (host_left == 0 || host <= host_left);
+}
+
+/* The most tokens that fit, at least one range. */
+static int64_t most_tokens(const struct stream *stream, const struct hys_device_info *info)
+{
+	struct stream less = *stream;
+	int64_t most = 0, too_many = stream->tokens;
+	while (most + 1 < too_many) {
+		less.tokens = most + (too_many - most) / 2;
+		*(fits(&less, info) ? &most : &too_many) = less.tokens;
+	}
+	return most < stream->range ? 0 : most;
+}
+
+/* Before anything is made: the system would grant it all, and kill a process once it is used. */
+static int check_memory(const struct stream *stream, const struct hys_device_info *info)
+{
+	int64_t host, device = stream_needs(stream, &host), most;
+	char advice[64] = "take a smaller --range or a --dtype of half the size";
+	if (fits(stream, info))
+		return TOOL_OK;
+	most = most_tokens(stream, info);
+	if (most > 0)
+		snprintf(advice, sizeof advice, "at most --tokens %lld fits", (long long)most);
+	return tool_complain("--tokens %lld needs %s on the device and %s of the host to make it, "
+			     "%s has %s%s: %s (%s)",
+			     (long long)stream->tokens, tool_bytes((double)device),
+			     tool_bytes((double)host), info->name,
+			     tool_bytes((double)tool_memory_left(info)),
+			     info->kind == HYS_DEVICE_CPU ? " left" : "", advice,
+			     hys_status_name(HYS_OUT_OF_MEMORY));
+}
+
 static int run(int argc, char **argv)
 {
 	const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
@@ -240,8 +280,11 @@ static int run(int argc, char **argv)
 		exit = tool_open(stream.device, &context, &numbers, &count);
 	if (exit != TOOL_OK)
 		return exit;
-	if (hys_context_device_info(context, numbers[0], &info, &error) != HYS_OK ||
-	    !stream_run(&stream, context, numbers[0], &result, &error)) {
+	if (hys_context_device_info(context, numbers[0], &info, &error) != HYS_OK) {
+		exit = tool_failed("device", &error);
+	} else if (check_memory(&stream, &info) != TOOL_OK) {
+		exit = TOOL_USAGE;
+	} else if (!stream_run(&stream, context, numbers[0], &result, &error)) {
 		exit = tool_failed("stream", &error);
 	} else {
 		(stream.json ? print_json : print_table)(&stream, &info, &result);

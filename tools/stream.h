@@ -28,6 +28,9 @@ struct stream_result {
 	bool finite; /* the loss and the gradients that were looked at */
 };
 
+/* Bytes of all tensors of a run, and in *host those of its batches and of what operands are made
+ * in. The kernels' workspace is not among them. */
+int64_t stream_needs(const struct stream *stream, int64_t *host);
 /* Runs the layer on the device. False with *error filled. */
 bool stream_run(const struct stream *stream, struct hys_context *context, int32_t device,
 		struct stream_result *result, struct hys_error *error);

@@ -102,7 +102,7 @@ static struct hys_tensor make_scales(struct bench_data *d, int32_t rank, int64_t
 {
 	struct hys_tensor t = bench_tensor(d, HYS_F32, rank, n0, n1, 0, 0);
 	/* 0x3f3f3f3f = 0.747 */
-	if (!d->failed)
+	if (!d->failed && t.buffer)
 		d->failed = hys_buffer_fill(d->exec, t.buffer, 0, hys_buffer_bytes(t.buffer), 0x3f,
 					    &d->error) != HYS_OK;
 	return t;
@@ -162,6 +162,18 @@ static void make_rows(struct layer *layer)
 	layer->dq = bench_tensor(d, stream->dtype, 3, rows, a->heads, a->head_dim, 0);
 	layer->d_index_q = bench_tensor(d, stream->dtype, 3, rows, s->heads, s->dim, 0);
 	layer->d_index_w = bench_tensor(d, HYS_F32, 2, rows, s->heads, 0, 0);
+}
+
+/* Two batches: prefix sums and intervals of each row. */
+#define BATCH_ROW_BYTES (2 * (16 + 32))
+
+int64_t stream_needs(const struct stream *stream, int64_t *host)
+{
+	struct layer layer = {.stream = stream, .data = {.count_only = true}};
+	make_document(&layer);
+	make_rows(&layer);
+	*host = layer.data.staged + stream->tokens * BATCH_ROW_BYTES;
+	return layer.data.bytes;
 }
 
 /* ---- ranges ---- */

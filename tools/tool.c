@@ -255,6 +255,41 @@ int64_t tool_peak_memory(void)
 	return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
 }
 
+int64_t tool_host_memory_left(void)
+{
+	FILE *file = fopen("/proc/meminfo", "r");
+	char line[256];
+	long long kib = 0;
+	while (file && fgets(line, sizeof line, file))
+		if (strncmp(line, "MemAvailable:", 13) == 0)
+			kib = strtoll(line + 13, NULL, 10);
+	if (file)
+		fclose(file);
+	return (int64_t)kib * 1024;
+}
+
+/* What a control group allows is in memory_bytes of the processor. */
+int64_t tool_memory_left(const struct hys_device_info *info)
+{
+	const int64_t left = info->kind == HYS_DEVICE_CPU ? tool_host_memory_left() : 0;
+	return left > 0 && (info->memory_bytes == 0 || left < info->memory_bytes)
+		       ? left
+		       : info->memory_bytes;
+}
+
+bool tool_fits(int64_t bytes, const struct hys_device_info *info, const char *advice,
+	       struct hys_error *error)
+{
+	const int64_t left = tool_memory_left(info);
+	if (left == 0 || bytes <= left)
+		return true;
+	*error = (struct hys_error){.status = HYS_OUT_OF_MEMORY};
+	snprintf(error->message, sizeof error->message, "needs %s, %.64s has %s%s: %s",
+		 tool_bytes((double)bytes), info->name, tool_bytes((double)left),
+		 info->kind == HYS_DEVICE_CPU ? " left" : "", advice);
+	return false;
+}
+
 void tool_progress(int64_t step, int64_t steps, const char *what)
 {
 	if (!isatty(STDERR_FILENO))

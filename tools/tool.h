@@ -53,6 +53,15 @@ const char *tool_time(double seconds);
 /* Largest resident memory of this process so far, bytes; 0 when unknown. */
 int64_t tool_peak_memory(void);
 
+/* Memory that can still be used, bytes: of a processor what the machine and its control groups have
+ * left, of another device what it has in all. 0 when unknown. */
+int64_t tool_memory_left(const struct hys_device_info *info);
+/* The same of the machine alone. */
+int64_t tool_host_memory_left(void);
+/* Whether the device has `bytes`; if not, *error has both numbers and `advice`, what to do. */
+bool tool_fits(int64_t bytes, const struct hys_device_info *info, const char *advice,
+	       struct hys_error *error);
+
 /* A progress bar on stderr, only when that is a terminal; step == steps ends it. */
 void tool_progress(int64_t step, int64_t steps, const char *what);
 /* The same as hys_progress, for plan options; user is ignored. */

@@ -130,6 +130,10 @@ for op in select attention_forward attention_backward indexer_loss pool dense_fo
 done
 expect "bench explained" 0 "% of the roof" "$hyscale" bench select --device openmp --rows 32 --keys 96 --index-heads 4 --index-dim 16 \
     --topk 8 --repeat 2 --explain
+expect "bench scores nothing" 0 "every row keeps all that it sees, with K 64" "$hyscale" bench select --device openmp --rows 32 --keys 64 --index-heads 2 \
+    --index-dim 16 --topk 64 --repeat 1
+expect "bench scores some" 0 '"useful_flops":50688,.*"above_peak":(true|false),"unscored_rows":8,' "$hyscale" bench select --device openmp --rows 32 --keys 64 \
+    --index-heads 1 --index-dim 16 --topk 40 --repeat 1 --json
 for method in exact coarse_to_fine; do
     expect "stream $method" 0 '"loss":[0-9].*"peak_memory_bytes":[1-9]' "$hyscale" stream --device openmp --tokens 500 --range 96 --method $method \
         --index-heads 4 --index-dim 16 --topk 32 --coarse-block 16 --coarse-keep 4 --heads 4 --head-dim 24 --value-dim 16 --json
@@ -139,6 +143,10 @@ expect "tune what is known" 0 "choose " sh -c '"$1" tune --model smollm2 --token
 expect "tune damaged wisdom" 2 "line|wisdom" sh -c 'echo junk > junk.txt; "$1" tune --model smollm2 --device openmp --wisdom junk.txt' sh "$hyscale"
 expect "stream some ranges" 0 "192 of 512 rows" "$hyscale" stream --device openmp --tokens 512 --range 64 --ranges 3 --index-heads 4 --index-dim 16 \
     --topk 32 --heads 4 --kv-heads 2 --head-dim 16 --value-dim 16
+expect "stream more than memory" 2 "^hyscale stream: --tokens 2147483647 needs [0-9.]+ [TP]iB .* at most --tokens [0-9]+ fits .HYS_OUT_OF_MEMORY" "$hyscale" stream \
+    --tokens 2147483647 --device openmp
+expect "bench more than memory" 2 "needs [0-9.]+ [TP]iB, .* has [0-9.]+ .iB left: take fewer --rows" "$hyscale" bench attention_forward --rows 2147483647 \
+    --keys 2147483647 --device openmp
 expect "stream selects with f8" 0 '"select_dtype":"f8e4m3"' "$hyscale" stream --device openmp --tokens 256 --range 64 --dtype bf16 --select-dtype f8 \
     --index-heads 4 --index-dim 16 --topk 32 --heads 4 --head-dim 24 --value-dim 16 --json
 expect "stream pools" 2 "not streamed" "$hyscale" stream --model dsv4-csa --tokens 256

@@ -127,13 +127,29 @@ static void test_this_machine(void **state)
 	hys_topology_destroy(topology);
 }
 
+static void test_memory_left(void **state)
+{
+	char meminfo[sizeof(root) + 16];
+
+	(void)state;
+	snprintf(meminfo, sizeof(meminfo), "%s/meminfo", root);
+	assert_int_equal(hys_memory_left(meminfo, 0), INT64_MAX);
+	assert_int_equal(hys_memory_left(meminfo, 4096), 4096);
+	put("meminfo", "MemTotal:       64 kB\nMemAvailable:   12 kB\nCached: 3 kB\n");
+	assert_int_equal(hys_memory_left(meminfo, 0), 12 * 1024);
+	assert_int_equal(hys_memory_left(meminfo, 4096), 4096);
+	assert_int_equal(hys_memory_left(meminfo, 1 << 20), 12 * 1024);
+	put("meminfo", "MemAvailable: none\n");
+	assert_int_equal(hys_memory_left(meminfo, 4096), 4096);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_second),   TEST(test_first),	      TEST(test_foreign_path),
-		TEST(test_nonsense), TEST(test_this_machine),
+		TEST(test_nonsense), TEST(test_memory_left),  TEST(test_this_machine),
 	};
 
 	return cmocka_run_group_tests_name("cgroup", tests, NULL, NULL);
