@@ -1,6 +1,7 @@
 /* Choosing the kernel of one operation on one device: what can run, in the
  * order of the backend's table, unless the caller, a file, wisdom or a
  * measurement says otherwise. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,9 @@
 
 #define CANDIDATES_MAX 64
 #define MEASURE_REPEATS 3
+/* After the first, in each of which all take turns that have not taken so many times longer than the fastest. */
+#define ROUNDS 3
+#define BEATEN 3.0
 /* Kernels that are expected to be so many times slower than the fastest so far are not measured: to build and
  * test each takes seconds on a GPU. */
 #define HOPELESS 8.0
@@ -392,23 +396,6 @@ static struct hys_trial_size measure_size(const struct hys_plan *plan,
 	return size;
 }
 
-static hys_status time_kernel(struct attempt *attempt, const struct hys_kernel *kernel,
-			      void *program, double *seconds, struct hys_error *error)
-{
-	const struct hys_plan *plan = attempt->picker->plan;
-	const struct hys_site site = {attempt->picker->context, attempt->device};
-	const struct hys_trial_size size = measure_size(plan, &attempt->device->info);
-	struct hys_trial trial;
-	hys_status status;
-
-	HYS_TRY(hys_trial_make(&trial, site.context, &plan->problem, attempt->op, &size, error));
-	HYS_TRY(hys_trial_run(&trial, &site, kernel, program, MEASURE_REPEATS, NULL, seconds,
-			      error));
-cleanup:
-	hys_trial_clear(&trial);
-	return status;
-}
-
 static void note_time(struct attempt *attempt, const char *name, double seconds)
 {
 	char reason[64];
@@ -430,76 +417,149 @@ static hys_status learn(struct attempt *attempt, double seconds, struct hys_erro
 	return status;
 }
 
-/* Takes the place of the choice so far if it is faster. */
-static void keep_faster(struct attempt *attempt, const struct hys_kernel *kernel, void *program,
-			double seconds, double *best)
-{
-	struct hys_choice *choice = attempt->choice;
-	void *loser = program;
-	char why[64];
+/* ---- the fastest ---- */
 
-	if (choice->kernel && seconds >= *best) {
-		note_time(attempt, kernel->name, seconds);
-	} else {
-		if (choice->kernel)
-			note_time(attempt, choice->kernel->name, *best);
-		loser = choice->program;
-		snprintf(why, sizeof(why), "the fastest here, %lld us",
-			 (long long)(seconds * 1e6 + 0.5));
-		choose(attempt, kernel, program, why);
-		*best = seconds;
-	}
-	if (loser)
-		attempt->device->backend->program_destroy(attempt->device, loser);
+struct entrant {
+	const struct hys_kernel *kernel;
+	void *program;
+	double seconds; /* the shortest so far; infinite when it failed */
+};
+
+struct contest {
+	struct attempt *attempt;
+	struct hys_trial trial; /* the same call for all */
+	struct entrant entrants[CANDIDATES_MAX];
+	int32_t count;
+};
+
+/* The first of the fastest; NULL when none is left. */
+static struct entrant *leader_of(struct contest *contest)
+{
+	struct entrant *leader = NULL;
+	double best = (double)INFINITY;
+
+	for (int32_t i = 0; i < contest->count; i++)
+		if (contest->entrants[i].seconds < best) {
+			leader = &contest->entrants[i];
+			best = leader->seconds;
+		}
+	return leader;
 }
 
-/* Whether there is a choice and measuring this one is no use; says so. */
-static bool is_out(struct attempt *attempt, const struct hys_kernel *kernel)
+/* Times it once more. What fails is out, and says why. */
+static void time_entrant(struct contest *contest, struct entrant *entrant)
 {
-	const struct hys_kernel *chosen = attempt->choice->kernel;
+	struct attempt *attempt = contest->attempt;
+	const struct hys_site site = {attempt->picker->context, attempt->device};
+	struct hys_error failure = {HYS_OK, 0, ""};
+	double seconds;
+	const hys_status status = hys_trial_run(&contest->trial, &site, entrant->kernel,
+						entrant->program, MEASURE_REPEATS, NULL, &seconds,
+						&failure);
+
+	if (status == HYS_OK) {
+		entrant->seconds = fmin(entrant->seconds, seconds);
+		return;
+	}
+	entrant->seconds = (double)INFINITY;
+	attempt->status = status;
+	snprintf(attempt->reason, sizeof(attempt->reason), "%.180s", failure.message);
+	note_why_not(attempt, entrant->kernel->name, attempt->reason);
+}
+
+/* Whether there is another and measuring this one is no use; says so. */
+static bool is_out(struct contest *contest, const struct hys_kernel *kernel)
+{
+	struct attempt *attempt = contest->attempt;
+	const struct entrant *leader = leader_of(contest);
 	char reason[64];
 
-	if (!chosen)
+	if (!leader)
 		return false;
 	if (kernel == hys_reference_kernel(attempt->device->backend, attempt->op)) {
 		note_why_not(attempt, kernel->name, "only when no other can run");
 		return true;
 	}
-	if (chosen->efficiency <= HOPELESS * kernel->efficiency)
+	if (leader->kernel->efficiency <= HOPELESS * kernel->efficiency)
 		return false;
 	snprintf(reason, sizeof(reason), "not measured, expected to be %.0f times slower",
-		 chosen->efficiency / kernel->efficiency);
+		 leader->kernel->efficiency / kernel->efficiency);
 	note_why_not(attempt, kernel->name, reason);
 	return true;
+}
+
+static void enter(struct contest *contest, const struct hys_kernel *kernel)
+{
+	struct entrant *entrant = &contest->entrants[contest->count];
+
+	if (is_out(contest, kernel))
+		return;
+	*entrant = (struct entrant){.kernel = kernel, .seconds = (double)INFINITY};
+	if (!try_kernel(contest->attempt, kernel, &entrant->program)) {
+		note_why_not(contest->attempt, kernel->name, contest->attempt->reason);
+		return;
+	}
+	contest->count++;
+	time_entrant(contest, entrant);
+}
+
+/* All that may still win take turns, so that what disturbs one of them disturbs the others, too. The first of a
+ * process are slow, so that one alone is timed again as well. */
+static void take_turns(struct contest *contest)
+{
+	const int32_t rounds = contest->count > 1 ? ROUNDS : 1;
+
+	for (int32_t round = 0; round < rounds; round++)
+		for (int32_t i = 0; i < contest->count; i++) {
+			const struct entrant *leader = leader_of(contest);
+
+			if (leader && contest->entrants[i].seconds <= BEATEN * leader->seconds)
+				time_entrant(contest, &contest->entrants[i]);
+		}
+}
+
+/* The leader becomes the choice; the others say how slow they were. */
+static hys_status settle(struct contest *contest, struct hys_error *error)
+{
+	struct attempt *attempt = contest->attempt;
+	struct entrant *leader = leader_of(contest);
+	char why[64];
+
+	if (!leader)
+		return fail_all(attempt, error);
+	for (int32_t i = 0; i < contest->count; i++)
+		if (&contest->entrants[i] != leader &&
+		    contest->entrants[i].seconds < (double)INFINITY)
+			note_time(attempt, contest->entrants[i].kernel->name,
+				  contest->entrants[i].seconds);
+	snprintf(why, sizeof(why), "the fastest here, %lld us",
+		 (long long)(leader->seconds * 1e6 + 0.5));
+	choose(attempt, leader->kernel, leader->program, why);
+	leader->program = NULL;
+	return learn(attempt, leader->seconds, error);
 }
 
 static hys_status choose_fastest(struct attempt *attempt, const struct candidates *candidates,
 				 struct hys_error *error)
 {
-	double best = 0, seconds;
-	void *program;
+	const struct hys_plan *plan = attempt->picker->plan;
+	const struct hys_trial_size size = measure_size(plan, &attempt->device->info);
+	struct contest contest = {.attempt = attempt};
+	hys_status status;
 
-	for (int32_t i = 0; i < candidates->count; i++) {
-		const struct hys_kernel *kernel = candidates->kernels[i];
-		struct hys_error failure = {HYS_OK, 0, ""};
-
-		if (is_out(attempt, kernel))
-			continue;
-		if (!try_kernel(attempt, kernel, &program)) {
-			note_why_not(attempt, kernel->name, attempt->reason);
-			continue;
-		}
-		attempt->status = time_kernel(attempt, kernel, program, &seconds, &failure);
-		if (attempt->status == HYS_OK) {
-			keep_faster(attempt, kernel, program, seconds, &best);
-			continue;
-		}
-		snprintf(attempt->reason, sizeof(attempt->reason), "%.180s", failure.message);
-		note_why_not(attempt, kernel->name, attempt->reason);
-		if (program)
-			attempt->device->backend->program_destroy(attempt->device, program);
-	}
-	return attempt->choice->kernel ? learn(attempt, best, error) : fail_all(attempt, error);
+	HYS_TRY(hys_trial_make(&contest.trial, attempt->picker->context, &plan->problem,
+			       attempt->op, &size, error));
+	for (int32_t i = 0; i < candidates->count; i++)
+		enter(&contest, candidates->kernels[i]);
+	take_turns(&contest);
+	status = settle(&contest, error);
+cleanup:
+	for (int32_t i = 0; i < contest.count; i++)
+		if (contest.entrants[i].program)
+			attempt->device->backend->program_destroy(attempt->device,
+								  contest.entrants[i].program);
+	hys_trial_clear(&contest.trial);
+	return status;
 }
 
 hys_status hys_pick_kernel(struct hys_picker *picker, hys_op op, int32_t device,

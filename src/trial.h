@@ -39,7 +39,8 @@ hys_status hys_trial_make(struct hys_trial *trial, struct hys_context *context,
 			  const struct hys_trial_size *size, struct hys_error *error);
 void hys_trial_clear(struct hys_trial *trial);
 
-/* Runs the kernel `repeats` times, fewer when that takes long; `output`, when not NULL, gets
+/* Runs the kernel `repeats` times, fewer when that takes long, and before more than one some times
+ * that do not count; `output`, when not NULL, gets
  * trial->bytes; `seconds`, when not NULL, the shortest time. */
 hys_status hys_trial_run(const struct hys_trial *trial, const struct hys_site *site,
 			 const struct hys_kernel *kernel, void *program, int32_t repeats,

@@ -524,6 +524,8 @@ static int run(int argc, char **argv)
 	bench.context_s = tool_now() - bench.context_s;
 	if (!bench.tune || access(bench.wisdom, F_OK) == 0)
 		result = tool_wisdom(context, bench.wisdom);
+	if (result == TOOL_OK && bench.tune)
+		result = tool_can_write_wisdom(context, bench.wisdom);
 	const bool ready = result == TOOL_OK;
 	for (int32_t i = 0; ready && i < count && (i == 0 || bench.device); i++) {
 		int one = bench_device(&bench, context, numbers[i], which, i == 0);

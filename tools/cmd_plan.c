@@ -143,22 +143,10 @@ static void print_cost(const struct plan_command *command, const struct hys_plan
 	tool_json_line(line);
 }
 
-static int print_description(const struct hys_plan *plan)
-{
-	size_t size = hys_plan_describe(plan, NULL, 0) + 1;
-	char *text = malloc(size);
-	if (!text)
-		return tool_complain("out of memory");
-	hys_plan_describe(plan, text, size);
-	fputs(text, stdout);
-	free(text);
-	return TOOL_OK;
-}
-
 static int print_plan(const struct plan_command *command, const struct hys_plan *plan)
 {
 	struct hys_error error;
-	int result = command->json ? TOOL_OK : print_description(plan);
+	int result = command->json ? TOOL_OK : tool_describe(plan);
 	if (!command->json)
 		printf("\n%s, one layer, rows %lld of a causal document of %lld tokens, operands "
 		       "on the %s\n"

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char doc[] =
 	"Run operation OP on the tensors of IN and write the results to OUT.\v"
@@ -147,6 +148,14 @@ static void report(const struct run *run, const struct tool_case *c, const struc
 	printf("written to %s\n", run->arguments[2]);
 }
 
+/* Under two names, too: the results would take the place of what they were made from. */
+static bool same_file(const char *a, const char *b)
+{
+	struct stat of_a, of_b;
+	return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+	       of_a.st_ino == of_b.st_ino && S_ISREG(of_a.st_mode);
+}
+
 static int run_on(const struct run *run, const struct tool_case *c, struct hys_context *context,
 		  int32_t device)
 {
@@ -176,6 +185,10 @@ static int run_command(int argc, char **argv)
 	struct hys_context *context;
 	int32_t *numbers, count;
 	argp_parse(&argp, argc, argv, 0, NULL, &run);
+	if (same_file(run.arguments[1], run.arguments[2]))
+		return tool_complain("%s is both the input and the output, which would take its "
+				     "place: name another OUT",
+				     run.arguments[2]);
 	if (case_load(&c, run.arguments[1], run.arguments[0], run.sets, run.set_count) != TOOL_OK)
 		return TOOL_USAGE;
 	int result = tool_open(run.device, &context, &numbers, &count);

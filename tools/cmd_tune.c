@@ -29,6 +29,7 @@ static const struct argp_option options[] = {
 	{"operations", 'o', "LIST", 0,
 	 "Only these, as select,attention_forward (default: all that the model has)", 0},
 	{"device", 'd', "DEVICE", 0, "A backend, a device's name or number (default: all)", 0},
+	{"json", 'j', 0, 0, "One JSON object an operation", 0},
 	{0},
 };
 
@@ -39,6 +40,7 @@ struct tune {
 	uint32_t operations; /* HYS_OP_BIT of each; 0 = all */
 	struct hys_context *context;
 	double start;
+	bool json;
 };
 
 static void parse_operations(struct tune *tune, const char *list, struct argp_state *state)
@@ -80,6 +82,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 	case 'o':
 		parse_operations(tune, argument, state);
 		break;
+	case 'j':
+		tune->json = true;
+		break;
 	case 'd':
 		tune->device = argument;
 		break;
@@ -115,11 +120,33 @@ static int show_progress(void *user, int32_t step, int32_t steps, const char *wh
 	const struct tune *tune = user;
 	struct hys_error error;
 	if (step > 0 && hys_wisdom_export(tune->context, tune->wisdom, &error) != HYS_OK)
-		return tool_failed(tune->wisdom, &error);
+		return tool_failed("wisdom", &error);
 	if (step < steps)
 		fprintf(stderr, "%s after %s: %d of %d, %s\n", tune->model,
 			tool_time(tool_now() - tune->start), step + 1, steps, what);
 	return 0;
+}
+
+static int print_json(const struct tune *tune, const struct hys_plan *plan, int32_t device)
+{
+	struct hys_device_info info;
+	struct hys_error error;
+	if (hys_context_device_info(tune->context, device, &info, &error) != HYS_OK)
+		return tool_failed("device", &error);
+	for (int op = 0; op < HYS_OP_COUNT; op++) {
+		const char *kernel = hys_plan_kernel(plan, (hys_op)op, 0);
+		cJSON *line;
+		if (!kernel)
+			continue;
+		line = cJSON_CreateObject();
+		cJSON_AddStringToObject(line, "model", tune->model);
+		cJSON_AddStringToObject(line, "backend", info.backend);
+		cJSON_AddStringToObject(line, "device", info.name);
+		cJSON_AddStringToObject(line, "op", hys_op_name((hys_op)op));
+		cJSON_AddStringToObject(line, "kernel", kernel);
+		tool_json_line(line);
+	}
+	return TOOL_OK;
 }
 
 /* Measures on one device and says what was chosen. */
@@ -141,14 +168,9 @@ static int tune_device(struct tune *tune, int32_t device, const struct hys_probl
 	struct hys_error error;
 	if (hys_plan_create(context, problem, &wanted, &plan, &error) != HYS_OK)
 		return tool_failed(tune->model, &error);
-	for (int op = 0; op < HYS_OP_COUNT; op++) {
-		struct hys_device_info info;
-		const char *kernel = hys_plan_kernel(plan, (hys_op)op, 0);
-		if (kernel && hys_context_device_info(context, device, &info, &error) == HYS_OK)
-			printf("%-24s %-24s %s\n", info.name, hys_op_name((hys_op)op), kernel);
-	}
+	int exit = tune->json ? print_json(tune, plan, device) : tool_describe(plan);
 	hys_plan_destroy(plan);
-	return TOOL_OK;
+	return exit;
 }
 
 static int run(int argc, char **argv)
@@ -166,6 +188,8 @@ static int run(int argc, char **argv)
 		return exit;
 	if (access(tune.wisdom, F_OK) == 0)
 		exit = tool_wisdom(tune.context, tune.wisdom);
+	if (exit == TOOL_OK)
+		exit = tool_can_write_wisdom(tune.context, tune.wisdom);
 	for (int32_t i = 0; exit == TOOL_OK && i < count; i++)
 		exit = tune_device(&tune, numbers[i], &problem);
 	free(numbers);

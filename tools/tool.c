@@ -181,6 +181,25 @@ int tool_wisdom(struct hys_context *context, const char *path)
 	return TOOL_OK;
 }
 
+int tool_can_write_wisdom(struct hys_context *context, const char *path)
+{
+	struct hys_error error;
+	return hys_wisdom_export(context, path, &error) == HYS_OK ? TOOL_OK
+								  : tool_failed("wisdom", &error);
+}
+
+int tool_describe(const struct hys_plan *plan)
+{
+	size_t size = hys_plan_describe(plan, NULL, 0) + 1;
+	char *text = malloc(size);
+	if (!text)
+		return tool_complain("out of memory");
+	hys_plan_describe(plan, text, size);
+	fputs(text, stdout);
+	free(text);
+	return TOOL_OK;
+}
+
 double tool_now(void)
 {
 	struct timespec time;

@@ -42,6 +42,11 @@ int tool_open(const char *device, struct hys_context **context, int32_t **number
 /* Takes what the file knows, if one is named. */
 int tool_wisdom(struct hys_context *context, const char *path);
 
+/* Writes what is known now, so that a file that cannot be written is told before anything is measured. */
+int tool_can_write_wisdom(struct hys_context *context, const char *path);
+/* Prints what hys_plan_describe says. */
+int tool_describe(const struct hys_plan *plan);
+
 /* Seconds of a monotonic clock. */
 double tool_now(void);
 /* Median of n values, which are sorted in place. */
