@@ -7,6 +7,9 @@
  * Options: ELEMENT_TYPE, HEAD_DIM, VALUE_DIM, SOFTCAP, TILE_KEYS, PLACES, LOCAL_BYTES, HAND_OVER, WARPS, Q_AT. */
 #define HEAD_PANELS ((HEAD_DIM + 63) / 64)
 #define VALUE_PANELS ((VALUE_DIM + 63) / 64)
+#ifdef HAND_OVER
+#define FETCHERS 2
+#endif
 #include "flash_tiles.clh"
 #include "flash_softmax.clh"
 
@@ -167,7 +170,7 @@ forward(const __global ushort *q, long4 q_at, int q_pairs, __global ushort *o, l
 	call.scale = fabs(call.scale);
 	if (warp >= WARPS) {
 		GIVE_AWAY;
-		if (warp == WARPS)
+		if (warp < WARPS + FETCHERS)
 			fetch_items(&reading, &rules, work, &call, local_at);
 		return;
 	}

@@ -52,7 +52,7 @@ hys_status hys_ocl_flash_backward(const struct hys_kernel *kernel, struct hys_st
 
 /* `struct key_lists` of the kernels. */
 struct hys_ocl_key_lists {
-	int64_t marks, starts, rows, keys, counts, reached, entries, slopes, fragments;
+	int64_t marks, starts, rows, keys, counts, reached, entries, slopes;
 	int32_t words, tiles, groups, most;
 };
 

@@ -2,7 +2,7 @@
  *
  * Keys and values are packed once; rows in chunks that fit a bounded workspace. Of one chunk
  * alone gradients of keys are written where they belong; of several they are summed in f32. */
-#include "ocl_flash.h"
+#include "ocl_flash_backward.h"
 
 #include <stdio.h>
 
@@ -18,7 +18,6 @@
 #define VALUE_STAGES 2
 #define PLACES 3	/* of packed rows, for keys of 128 */
 #define LISTED_PLACES 4 /* for those of 64 */
-#define LISTED_KEYS 64
 #define PLACE_ROWS 64
 #define PLACE_EXTRA (1024 + 64)
 
@@ -26,42 +25,10 @@
 #define DIM_MAX 128
 
 /* Packed rows of a chunk: as many as need this much, or with slopes. */
-#define CHUNK_BYTES (INT64_C(1) << 30)
+#define CHUNK_BYTES (INT64_C(5) << 28)
 #define SLOPES_BYTES (INT64_C(10) << 30)
-#define SLOPE_ROWS 16 /* of which slopes are kept at once */
-#define SLOPE_WARPS 4
 #define DOT_LANES 8
 #define EIGHT 8
-
-/* `struct packed_rows` of the kernels. */
-struct packed_rows {
-	int64_t q, grad_o, info[3], reach[3], pitch, most;
-	int32_t rows, bundle, pad, bundles, kv_heads, groups;
-};
-
-/* Sets of intervals, and the bit of lists beside them. */
-enum { SET_WINDOW, SET_OTHER, SET_FIRST, SETS, LISTED = SETS };
-
-/* `struct gradient` of the kernels. */
-struct gradient {
-	int32_t type, columns, add, pairs;
-};
-
-struct backward {
-	struct hys_ocl_job job;
-	const struct hys_ocl_flash_way *way;
-	const struct hys_call *call;
-	struct hys_ocl_flash_source sources[2];
-	struct hys_ocl_gradient dk[2], dv[2];
-	int64_t sums[2][2]; /* of dk, of dv: where they are summed */
-	struct packed_rows packed;
-	struct hys_ocl_key_lists lists;
-	uint32_t sets;	       /* bits of those that see the first source */
-	struct hys_call chunk; /* the call, cut to a chunk's rows */
-	struct hys_ocl_flash flash;
-	int64_t slopes;		  /* where they may be kept; -1 = nowhere */
-	bool accumulate, several; /* what is summed over rows */
-};
 
 static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
 		   const struct hys_problem *problem, struct hys_ocl_options *options)
@@ -69,7 +36,7 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 	const struct hys_ocl_flash_way *way = (const struct hys_ocl_flash_way *)source;
 	const int64_t head = PANEL(problem->attending.head_dim);
 	const int64_t value = PANEL(problem->attending.value_dim);
-	const int64_t keys = way->lists ? LISTED_KEYS : HYS_OCL_FLASH_TILE_KEYS;
+	const int64_t keys = way->lists ? HYS_OCL_LISTED_KEYS : HYS_OCL_FLASH_TILE_KEYS;
 	int64_t rows_local = (head + value) * HYS_OCL_FLASH_TILE_ROWS +
 			     (KEY_STAGES * head + VALUE_STAGES * value) * HYS_OCL_FLASH_TILE_KEYS +
 			     BARRIER_BYTES;
@@ -80,6 +47,8 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 	} else {
 		hys_ocl_flash_define(problem, options);
 	}
+	if (way->lists)
+		hys_ocl_define(options, "SLOPES_LOCAL", hys_ocl_slopes_local(problem));
 	hys_ocl_define(options, "ROWS_LOCAL", rows_local);
 	hys_ocl_define(options, "KEYS_LOCAL",
 		       (head + value) * keys +
@@ -93,8 +62,7 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 		"pack_rows", "find_largest", "clear_largest", "sum_sink", "backward_rows", \
 		"backward_keys"
 static const char *const dense_entries[] = {ENTRIES, NULL};
-static const char *const blocks_entries[] = {ENTRIES, HYS_OCL_LIST_ENTRIES, "pack_fragments",
-					     "sum_slopes", NULL};
+static const char *const blocks_entries[] = {ENTRIES, HYS_OCL_LIST_ENTRIES, "sum_slopes", NULL};
 const struct hys_ocl_flash_way hys_ocl_flash_backward_dense = {
 	.source = {.file = "flash_backward_wgmma.cl",
 		   .entries = dense_entries,
@@ -135,10 +103,10 @@ static int64_t packed_pitch(int64_t rows, int64_t pad)
 	       hys_round_up(pad, HYS_OCL_FLASH_TILE_ROWS);
 }
 
-static struct packed_rows packed_of(const struct hys_problem *problem)
+struct hys_ocl_packed_rows hys_ocl_backward_packed(const struct hys_problem *problem)
 {
 	const struct hys_attending *attending = &problem->attending;
-	struct packed_rows packed = {0};
+	struct hys_ocl_packed_rows packed = {0};
 	packed.groups = hys_ocl_flash_is_dense(problem) ? 1 : problem->scoring.groups;
 	packed.bundle =
 		(int32_t)hys_ocl_bundle(attending->heads, packed.groups, attending->kv_heads);
@@ -148,34 +116,15 @@ static struct packed_rows packed_of(const struct hys_problem *problem)
 	return packed;
 }
 
-/* Whether rows may read by lists alone, of which each bundle has its own. */
-static bool keeps_slopes(const struct hys_problem *problem)
-{
-	const struct hys_attending *attending = &problem->attending;
-	const struct packed_rows packed = packed_of(problem);
-	return !hys_ocl_flash_is_dense(problem) && attending->window == 0 &&
-	       attending->first == 0 && packed.pad % SLOPE_ROWS == 0 &&
-	       packed.bundles == packed.groups;
-}
-
-/* Slopes of `rows` rows of up to `topk` indices. */
-static int64_t slopes_bytes(const struct hys_problem *problem, int64_t rows, int64_t topk)
-{
-	const struct packed_rows packed = packed_of(problem);
-	const int64_t row = hys_mul64((int64_t)packed.bundles * packed.pad * LISTED_KEYS * 2,
-				      hys_ocl_flash_reached(problem, topk));
-	return keeps_slopes(problem) ? hys_mul64(rows, row) : 0;
-}
-
 /* Rows of a chunk: the same for every call of a problem, so that sums are. */
 static int64_t chunk_rows(const struct hys_problem *problem)
 {
 	const struct hys_attending *attending = &problem->attending;
-	const struct packed_rows packed = packed_of(problem);
+	const struct hys_ocl_packed_rows packed = hys_ocl_backward_packed(problem);
 	const int64_t row = (int64_t)packed.bundles * packed.pad *
 			    (PANEL(attending->head_dim) + PANEL(attending->value_dim) +
 			     (int64_t)SETS * INFO_BYTES);
-	const int64_t slopes = slopes_bytes(problem, 1, problem->choosing.topk_max);
+	const int64_t slopes = hys_ocl_slopes_bytes(problem, 1, problem->choosing.topk_max);
 	const int64_t rows = hys_min64(CHUNK_BYTES / row, SLOPES_BYTES / hys_max64(slopes, 1));
 	return hys_max64(1, rows / HYS_OCL_FLASH_TILE_ROWS) * HYS_OCL_FLASH_TILE_ROWS;
 }
@@ -187,13 +136,14 @@ static int64_t take(int64_t *next, int64_t bytes)
 	return at;
 }
 
-static void lay_out_rows(int64_t *next, const struct hys_size *size, struct packed_rows *packed)
+static void lay_out_rows(int64_t *next, const struct hys_size *size,
+			 struct hys_ocl_packed_rows *packed)
 {
 	const struct hys_attending *attending = &size->problem->attending;
 	const int64_t rows = hys_min64(size->rows, chunk_rows(size->problem));
 	int64_t all;
 
-	*packed = packed_of(size->problem);
+	*packed = hys_ocl_backward_packed(size->problem);
 	all = hys_mul64(packed_pitch(rows, packed->pad), packed->bundles);
 	packed->q = take(next, hys_mul64(all, PANEL(attending->head_dim)));
 	packed->grad_o = take(next, hys_mul64(all, PANEL(attending->value_dim)));
@@ -204,31 +154,21 @@ static void lay_out_rows(int64_t *next, const struct hys_size *size, struct pack
 	packed->most = take(next, 2 * (int64_t)sizeof(uint32_t));
 }
 
-/* Of eight elements, of keys as slopes are multiplied with them. */
-static int64_t fragment_items(const struct hys_problem *problem,
-			      const struct hys_ocl_key_lists *lists)
-{
-	const struct hys_attending *attending = &problem->attending;
-	const int64_t tile = LISTED_KEYS * hys_round_up(attending->head_dim, 16) / 8;
-	return hys_mul64((int64_t)lists->tiles * attending->kv_heads, tile);
-}
-
-static int64_t lay_out_lists(int64_t next, const struct hys_size *size, struct backward *backward)
+static int64_t lay_out_lists(int64_t next, const struct hys_size *size,
+			     struct hys_ocl_backward *backward)
 {
 	const int64_t rows = hys_min64(size->rows, chunk_rows(size->problem));
 
 	next = hys_ocl_flash_lay_out_lists(next, size, rows, &backward->lists);
 	backward->slopes = -1;
-	if (keeps_slopes(size->problem)) {
-		backward->slopes = take(&next, slopes_bytes(size->problem, rows, size->topk));
-		backward->lists.fragments =
-			take(&next, hys_mul64(fragment_items(size->problem, &backward->lists), 16));
-	}
+	if (hys_ocl_keeps_slopes(size->problem))
+		backward->slopes =
+			take(&next, hys_ocl_slopes_bytes(size->problem, rows, size->topk));
 	return next;
 }
 
 /* Everything, from byte `next` on; answers the end. */
-static int64_t lay_out(int64_t next, const struct hys_size *size, struct backward *backward)
+static int64_t lay_out(int64_t next, const struct hys_size *size, struct hys_ocl_backward *backward)
 {
 	const struct hys_attending *attending = &size->problem->attending;
 	const int64_t keys[2] = {size->keys, size->window_keys};
@@ -253,24 +193,34 @@ int64_t hys_ocl_flash_backward_workspace(const struct hys_kernel *kernel,
 					 const struct hys_device *device,
 					 const struct hys_size *size)
 {
-	struct backward scratch = {.way = kernel->detail};
+	struct hys_ocl_backward scratch = {.way = kernel->detail};
 	(void)device;
 	return lay_out(0, size, &scratch);
 }
 
 /* ---- rows ---- */
 
-static struct hys_ocl_args begin(const struct backward *backward, const char *entry)
+static struct hys_ocl_args begin(const struct hys_ocl_backward *backward, const char *entry)
 {
 	return hys_ocl_begin_named(backward->job.stream, backward->job.instance, entry);
 }
 
-static int64_t packed_count(const struct backward *backward)
+static int64_t packed_count(const struct hys_ocl_backward *backward)
 {
 	return backward->packed.pitch * backward->packed.bundles;
 }
 
-static hys_status prepare_set(const struct backward *backward, int32_t set)
+/* Enqueues `each` work-items for each packed row of each bundle. */
+static hys_status launch_rows(const struct hys_ocl_backward *backward, struct hys_ocl_args *args,
+			      int64_t each)
+{
+	const int64_t groups[2] = {hys_ocl_divide_up(backward->packed.pitch * each, LOCAL),
+				   backward->packed.bundles};
+	const int64_t locals[2] = {LOCAL, 1};
+	return hys_ocl_launch(args, 2, groups, locals, backward->job.error);
+}
+
+static hys_status prepare_set(const struct hys_ocl_backward *backward, int32_t set)
 {
 	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
 	const struct hys_batch_view *batch = &backward->chunk.batch;
@@ -291,12 +241,12 @@ static hys_status prepare_set(const struct backward *backward, int32_t set)
 	hys_ocl_arg(&args, &rules, sizeof(rules));
 	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
 	hys_ocl_arg_i32(&args, set);
+	hys_ocl_arg_i32(&args, set == SET_WINDOW); /* the first of all: packs grad_o, too */
 	hys_ocl_arg_work(&args, &backward->job);
-	return hys_ocl_flash_launch(&args, packed_count(backward) * DOT_LANES, LOCAL,
-				    backward->job.error);
+	return launch_rows(backward, &args, DOT_LANES);
 }
 
-static hys_status reach_of_tiles(const struct backward *backward, int32_t set)
+static hys_status reach_of_tiles(const struct hys_ocl_backward *backward, int32_t set)
 {
 	struct hys_ocl_args args = begin(backward, "reach_of_tiles");
 	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
@@ -307,7 +257,7 @@ static hys_status reach_of_tiles(const struct backward *backward, int32_t set)
 }
 
 /* The numbers of each row, which SET_WINDOW has even where nothing sees by it, and intervals. */
-static hys_status prepare_rows(const struct backward *backward)
+static hys_status prepare_rows(const struct hys_ocl_backward *backward)
 {
 	const uint32_t other = hys_present(&backward->sources[1].k) ? 1u << SET_OTHER : 0;
 	const uint32_t sets = backward->sets | 1u << SET_WINDOW | other;
@@ -316,33 +266,30 @@ static hys_status prepare_rows(const struct backward *backward)
 	for (int32_t set = 0; set < SETS; set++)
 		if (sets >> set & 1) {
 			HYS_TRY(prepare_set(backward, set));
-			HYS_TRY(reach_of_tiles(backward, set));
+			if (set == SET_OTHER || backward->sets >> set & 1)
+				HYS_TRY(reach_of_tiles(backward, set));
 		}
 cleanup:
 	return status;
 }
 
-static hys_status pack_rows(const struct backward *backward, const struct hys_tensor *tensor,
-			    int64_t to)
+static hys_status pack_rows(const struct hys_ocl_backward *backward)
 {
+	const struct hys_tensor *tensor = &backward->chunk.args.attention_grad.q;
 	const int32_t panels = hys_ocl_panels(tensor->shape[2]);
 	struct hys_ocl_args args = begin(backward, "pack_rows");
 	hys_ocl_arg_tensor(&args, tensor);
 	hys_ocl_arg_i32(&args, hys_ocl_flash_wide(tensor));
 	hys_ocl_arg_i32(&args, tensor->shape[2]);
 	hys_ocl_arg(&args, &backward->packed, sizeof(backward->packed));
-	hys_ocl_arg_i64(&args, to);
-	hys_ocl_arg_i32(&args, panels);
 	hys_ocl_arg_work(&args, &backward->job);
-	return hys_ocl_flash_launch(&args,
-				    packed_count(backward) * panels * (HYS_OCL_PANEL_BYTES / 16),
-				    LOCAL, backward->job.error);
+	return launch_rows(backward, &args, panels * (HYS_OCL_PANEL_BYTES / 16));
 }
 
 /* ---- the range of f16 ---- */
 
 /* Of `bytes` bytes in runs of `run` that begin `step` after each other. */
-static hys_status find_largest(const struct backward *backward, int64_t from, int64_t bytes,
+static hys_status find_largest(const struct hys_ocl_backward *backward, int64_t from, int64_t bytes,
 			       int64_t run, int64_t step, int32_t number)
 {
 	struct hys_ocl_args args = begin(backward, "find_largest");
@@ -355,7 +302,7 @@ static hys_status find_largest(const struct backward *backward, int64_t from, in
 	return hys_ocl_flash_launch(&args, bytes / 16, LOCAL, backward->job.error);
 }
 
-static hys_status find_most(const struct backward *backward)
+static hys_status find_most(const struct hys_ocl_backward *backward)
 {
 	const struct hys_attending *attending = &backward->call->problem->attending;
 	/* with lists eight rows of q's panels and of grad_o's lie beside each other */
@@ -386,9 +333,9 @@ cleanup:
 
 /* ---- passes ---- */
 
-static struct gradient gradient_of(const struct hys_tensor *tensor, bool add)
+struct hys_ocl_put hys_ocl_backward_gradient(const struct hys_tensor *tensor, bool add)
 {
-	struct gradient gradient = {0};
+	struct hys_ocl_put gradient = {0};
 	gradient.type = (int32_t)tensor->dtype;
 	gradient.columns = hys_present(tensor) ? (int32_t)tensor->shape[2] : 0;
 	gradient.add = add;
@@ -397,7 +344,7 @@ static struct gradient gradient_of(const struct hys_tensor *tensor, bool add)
 }
 
 /* How a row pass goes over its items. */
-static int64_t row_groups(const struct backward *backward)
+static int64_t row_groups(const struct hys_ocl_backward *backward)
 {
 	const struct hys_ocl_flash *flash = &backward->flash;
 	const int64_t items = (int64_t)flash->tiles * flash->bundles;
@@ -405,10 +352,11 @@ static int64_t row_groups(const struct backward *backward)
 	return backward->way->lists ? hys_min64(items, units) : items;
 }
 
-static hys_status row_pass(const struct backward *backward)
+static hys_status row_pass(const struct hys_ocl_backward *backward)
 {
 	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
-	const struct gradient to = gradient_of(&tensors->dq, tensors->flags & HYS_GRAD_ACCUMULATE);
+	const struct hys_ocl_put to =
+		hys_ocl_backward_gradient(&tensors->dq, tensors->flags & HYS_GRAD_ACCUMULATE);
 	const struct hys_ocl_rules rules = hys_ocl_flash_rules(&backward->chunk.size);
 	struct hys_ocl_args args = begin(backward, "backward_rows");
 	if (!hys_present(&tensors->dq))
@@ -425,17 +373,17 @@ static hys_status row_pass(const struct backward *backward)
 				    HYS_OCL_FLASH_THREADS, backward->job.error);
 }
 
-static hys_status key_pass(const struct backward *backward, int32_t i)
+static hys_status key_pass(const struct hys_ocl_backward *backward, int32_t i)
 {
 	const struct hys_ocl_flash_source *source = &backward->sources[i];
 	const struct hys_tensor *dk =
 		backward->several ? &backward->dk[i].sums : &backward->dk[i].out;
 	const struct hys_tensor *dv =
 		backward->several ? &backward->dv[i].sums : &backward->dv[i].out;
-	const int64_t keys = backward->way->lists ? LISTED_KEYS : HYS_OCL_FLASH_TILE_KEYS;
+	const int64_t keys = backward->way->lists ? HYS_OCL_LISTED_KEYS : HYS_OCL_FLASH_TILE_KEYS;
 	const bool add = backward->several || backward->accumulate;
-	const struct gradient dk_to = gradient_of(dk, add);
-	struct gradient dv_to = gradient_of(dv, add);
+	const struct hys_ocl_put dk_to = hys_ocl_backward_gradient(dk, add);
+	struct hys_ocl_put dv_to = hys_ocl_backward_gradient(dv, add);
 	struct hys_ocl_args args = begin(backward, "backward_keys");
 	if (!hys_present(&source->k) || (!hys_present(dk) && !hys_present(dv)))
 		return HYS_OK;
@@ -459,42 +407,7 @@ static hys_status key_pass(const struct backward *backward, int32_t i)
 				    HYS_OCL_FLASH_THREADS, backward->job.error);
 }
 
-/* Keys in the order that sum_slopes() reads. */
-static hys_status pack_fragments(const struct backward *backward)
-{
-	const struct hys_ocl_flash_source *source = &backward->sources[0];
-	const struct hys_problem *problem = backward->call->problem;
-	struct hys_ocl_args args = begin(backward, "pack_fragments");
-	hys_ocl_arg_tensor(&args, &source->k);
-	hys_ocl_arg_i64(&args, source->count);
-	hys_ocl_arg_i32(&args, problem->attending.kv_heads);
-	hys_ocl_arg_work(&args, &backward->job);
-	hys_ocl_arg_i64(&args, source->reach);
-	hys_ocl_arg(&args, &backward->lists, sizeof(backward->lists));
-	return hys_ocl_flash_launch(&args, fragment_items(problem, &backward->lists), LOCAL,
-				    backward->job.error);
-}
-
-/* dq of the slopes that the key pass has kept. */
-static hys_status sum_slopes(const struct backward *backward)
-{
-	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
-	const struct packed_rows *packed = &backward->packed;
-	const struct gradient to = gradient_of(&tensors->dq, tensors->flags & HYS_GRAD_ACCUMULATE);
-	const int64_t blocks = (int64_t)packed->rows * packed->pad / SLOPE_ROWS;
-	struct hys_ocl_args args = begin(backward, "sum_slopes");
-	hys_ocl_arg_tensor(&args, &tensors->dq);
-	hys_ocl_arg(&args, &to, sizeof(to));
-	hys_ocl_arg_work(&args, &backward->job);
-	hys_ocl_arg(&args, &backward->flash, sizeof(backward->flash));
-	hys_ocl_arg(&args, packed, sizeof(*packed));
-	hys_ocl_arg(&args, &backward->lists, sizeof(backward->lists));
-	return hys_ocl_flash_launch(
-		&args, hys_ocl_divide_up(blocks, SLOPE_WARPS) * packed->bundles * SLOPE_WARPS * 32,
-		(int64_t)SLOPE_WARPS * 32, backward->job.error);
-}
-
-static hys_status sum_sink(const struct backward *backward, bool first)
+static hys_status sum_sink(const struct hys_ocl_backward *backward, bool first)
 {
 	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
 	struct hys_ocl_args args = begin(backward, "sum_sink");
@@ -517,7 +430,7 @@ static void skip_rows(struct hys_tensor *tensor, int64_t rows)
 		tensor->offset += rows * tensor->stride[0];
 }
 
-static void cut_chunk(struct backward *backward, int64_t first, int64_t rows)
+static void cut_chunk(struct hys_ocl_backward *backward, int64_t first, int64_t rows)
 {
 	struct hys_call *chunk = &backward->chunk;
 	struct hys_attention_grad_args *tensors = &chunk->args.attention_grad;
@@ -540,7 +453,7 @@ static void cut_chunk(struct backward *backward, int64_t first, int64_t rows)
 	backward->packed.pitch = packed_pitch(rows, backward->packed.pad);
 }
 
-static hys_status run_chunk(struct backward *backward, int64_t first, int64_t rows)
+static hys_status run_chunk(struct hys_ocl_backward *backward, int64_t first, int64_t rows)
 {
 	const struct hys_attention_grad_args *tensors = &backward->chunk.args.attention_grad;
 	hys_status status;
@@ -550,8 +463,7 @@ static hys_status run_chunk(struct backward *backward, int64_t first, int64_t ro
 	if (backward->sets >> LISTED)
 		HYS_TRY(hys_ocl_flash_make_lists(&backward->job, &backward->chunk,
 						 &tensors->indices, &backward->lists));
-	HYS_TRY(pack_rows(backward, &tensors->q, backward->packed.q));
-	HYS_TRY(pack_rows(backward, &tensors->grad_o, backward->packed.grad_o));
+	HYS_TRY(pack_rows(backward));
 	if (tensors->q.dtype == HYS_F16)
 		HYS_TRY(find_most(backward));
 	if (backward->lists.slopes < 0)
@@ -559,7 +471,7 @@ static hys_status run_chunk(struct backward *backward, int64_t first, int64_t ro
 	for (int32_t i = 0; i < 2; i++)
 		HYS_TRY(key_pass(backward, i));
 	if (backward->lists.slopes >= 0)
-		HYS_TRY(sum_slopes(backward));
+		HYS_TRY(hys_ocl_sum_slopes(backward));
 	HYS_TRY(sum_sink(backward, first == 0));
 cleanup:
 	return status;
@@ -567,7 +479,7 @@ cleanup:
 
 /* ---- the pass ---- */
 
-static void open_sources(struct backward *backward)
+static void open_sources(struct hys_ocl_backward *backward)
 {
 	const struct hys_attention_grad_args *tensors = &backward->call->args.attention_grad;
 	const struct hys_batch_view *batch = &backward->call->batch;
@@ -594,19 +506,7 @@ static uint32_t sets_of(const struct hys_call *call)
 	       (listed ? 1u << LISTED : 0);
 }
 
-/* Where the key pass is to keep slopes for the row pass: -1 = nowhere. */
-static int64_t slopes_of(const struct backward *backward)
-{
-	const struct hys_attention_grad_args *tensors = &backward->call->args.attention_grad;
-	const bool keys = hys_present(&tensors->dk) || hys_present(&tensors->dv);
-	const bool listed = backward->sets == 1u << LISTED && !hys_present(&backward->sources[1].k);
-
-	return backward->way->lists && listed && keys && hys_present(&tensors->dq)
-		       ? backward->slopes
-		       : -1;
-}
-
-static hys_status open_sums(struct backward *backward)
+static hys_status open_sums(struct hys_ocl_backward *backward)
 {
 	hys_status status = HYS_OK;
 
@@ -621,7 +521,7 @@ cleanup:
 	return status;
 }
 
-static hys_status close_sums(const struct backward *backward)
+static hys_status close_sums(const struct hys_ocl_backward *backward)
 {
 	hys_status status = HYS_OK;
 
@@ -638,13 +538,13 @@ hys_status hys_ocl_flash_backward(const struct hys_kernel *kernel, struct hys_st
 				  struct hys_error *error)
 {
 	const int64_t rows = call->size.rows, each = chunk_rows(call->problem);
-	struct backward backward = {.job = {.stream = stream,
-					    .instance = instance,
-					    .work = call->workspace.buffer,
-					    .error = error},
-				    .way = kernel->detail,
-				    .call = call,
-				    .sets = sets_of(call)};
+	struct hys_ocl_backward backward = {.job = {.stream = stream,
+						    .instance = instance,
+						    .work = call->workspace.buffer,
+						    .error = error},
+					    .way = kernel->detail,
+					    .call = call,
+					    .sets = sets_of(call)};
 	hys_status status;
 
 	backward.accumulate = hys_adds_sums(call->args.attention_grad.flags);
@@ -653,9 +553,7 @@ hys_status hys_ocl_flash_backward(const struct hys_kernel *kernel, struct hys_st
 	HYS_TRY(open_sums(&backward));
 	HYS_TRY(hys_ocl_flash_pack(&backward.job, call, &call->args.attention_grad.indices,
 				   backward.sources));
-	backward.lists.slopes = slopes_of(&backward);
-	if (backward.lists.slopes >= 0)
-		HYS_TRY(pack_fragments(&backward));
+	backward.lists.slopes = hys_ocl_slopes_of(&backward);
 	for (int64_t row = 0; row == 0 || row < rows; row += each)
 		HYS_TRY(run_chunk(&backward, row, hys_min64(each, rows - row)));
 	HYS_TRY(close_sums(&backward));
