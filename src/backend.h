@@ -51,6 +51,7 @@ struct hys_device {
 	struct hys_device_info info;
 	uint64_t capabilities; /* bits of the backend's capability_names */
 	bool host_memory;      /* kernels and buffers use host pointers */
+	bool builds_long;      /* a program takes seconds, and several can be built at once */
 	int32_t slow;	       /* the core's: how many times slower it is to be, 0 = it is not */
 };
 

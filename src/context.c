@@ -25,14 +25,18 @@ bool hys_host_disabled(const struct hys_host *host, const char *name)
 
 void hys_host_log(const struct hys_host *host, hys_log_level level, const char *format, ...)
 {
+	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 	char message[512];
 	va_list arguments;
 
 	if (!host->log)
 		return;
 	va_start(arguments, format);
-	if (vsnprintf(message, sizeof(message), format, arguments) >= 0)
+	if (vsnprintf(message, sizeof(message), format, arguments) >= 0) {
+		pthread_mutex_lock(&one_at_a_time);
 		host->log(host->log_user, level, message);
+		pthread_mutex_unlock(&one_at_a_time);
+	}
 	va_end(arguments);
 }
 

@@ -181,23 +181,20 @@ static hys_status check_itself(struct attempt *attempt, const struct hys_kernel 
 static hys_status build(struct attempt *attempt, const struct hys_kernel *kernel, void **program)
 {
 	struct hys_error error = {HYS_OK, 0, ""};
-	const struct hys_backend *backend = attempt->device->backend;
-	hys_status status = backend->program_create(
-		attempt->device, kernel, &attempt->picker->plan->problem, program, &error);
+	hys_status status = hys_builds_take(attempt->picker, attempt->op, attempt->index, kernel,
+					    program, &error);
 
 	if (status != HYS_OK)
 		snprintf(attempt->reason, sizeof(attempt->reason), "%.180s", error.message);
 	return status;
 }
 
-/* Whether the kernel can run; why not is left in the attempt. */
-static bool try_kernel(struct attempt *attempt, const struct hys_kernel *kernel, void **program)
+/* What can be told without its program. */
+static hys_status check(struct attempt *attempt, const struct hys_kernel *kernel)
 {
 	const struct hys_problem *problem = &attempt->picker->plan->problem;
 	hys_status status;
 
-	*program = NULL;
-	attempt->last = kernel->name;
 	attempt->reason[0] = '\0';
 	HYS_TRY(check_needs(attempt, kernel));
 	HYS_TRY(check_wanted(attempt, kernel));
@@ -205,6 +202,18 @@ static bool try_kernel(struct attempt *attempt, const struct hys_kernel *kernel,
 	    !kernel->applicable(kernel, attempt->device, problem, attempt->reason))
 		HYS_TRY(HYS_UNSUPPORTED);
 	HYS_TRY(check_memory(attempt, kernel));
+cleanup:
+	return status;
+}
+
+/* Whether the kernel can run; why not is left in the attempt. */
+static bool try_kernel(struct attempt *attempt, const struct hys_kernel *kernel, void **program)
+{
+	hys_status status;
+
+	*program = NULL;
+	attempt->last = kernel->name;
+	HYS_TRY(check(attempt, kernel));
 	HYS_TRY(build(attempt, kernel, program));
 	HYS_TRY(check_itself(attempt, kernel, *program));
 	return true;
@@ -562,17 +571,37 @@ cleanup:
 	return status;
 }
 
-hys_status hys_pick_kernel(struct hys_picker *picker, hys_op op, int32_t device,
-			   struct hys_error *error)
+static struct attempt attempt_of(struct hys_picker *picker, hys_op op, int32_t device)
 {
-	struct candidates candidates;
-	struct attempt attempt = {
+	const struct attempt attempt = {
 		.picker = picker,
 		.op = op,
 		.index = device,
 		.device = picker->plan->devices[device],
 		.choice = &picker->plan->choices[device * HYS_OP_COUNT + (int32_t)op],
 	};
+	return attempt;
+}
+
+const struct hys_kernel *hys_pick_likely(struct hys_picker *picker, hys_op op, int32_t device)
+{
+	struct candidates candidates;
+	struct attempt attempt = attempt_of(picker, op, device);
+
+	if (list_candidates(&attempt, &candidates, NULL) != HYS_OK)
+		return NULL;
+	attempt.named = candidates.named;
+	for (int32_t i = 0; i < candidates.count; i++)
+		if (check(&attempt, candidates.kernels[i]) == HYS_OK)
+			return candidates.kernels[i];
+	return NULL;
+}
+
+hys_status hys_pick_kernel(struct hys_picker *picker, hys_op op, int32_t device,
+			   struct hys_error *error)
+{
+	struct candidates candidates;
+	struct attempt attempt = attempt_of(picker, op, device);
 	hys_status status = list_candidates(&attempt, &candidates, error);
 
 	if (status != HYS_OK)

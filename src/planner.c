@@ -310,12 +310,14 @@ hys_status hys_plan_make(struct hys_context *context, const struct hys_wish *wis
 	HYS_TRY(check_kernels(made, wish->kernels, error));
 	picker.plan = made;
 	picker.problem_hash = hys_problem_hash(&made->problem);
+	hys_builds_start(&picker);
 	HYS_TRY(pick_all(&picker, error));
 	if (made->device_count > 1)
 		HYS_TRY(hys_plan_pace_devices(&picker, error));
 	*plan = made;
 	made = NULL;
 cleanup:
+	hys_builds_clear(&picker);
 	hys_picker_clear(&picker);
 	hys_plan_release(made);
 	return status;

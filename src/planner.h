@@ -44,6 +44,7 @@ struct hys_picker {
 	struct hys_context *reference_context; /* made when it is needed */
 	struct hys_device *reference;	       /* of the CPU backend; NULL = none */
 	bool reference_sought;
+	struct hys_build *builds; /* [device][op]; NULL = none */
 };
 
 /* pace.c: what each operation takes on each of several devices: from wisdom or
@@ -53,5 +54,14 @@ hys_status hys_plan_pace_devices(struct hys_picker *picker, struct hys_error *er
 hys_status hys_pick_kernel(struct hys_picker *picker, hys_op op, int32_t device,
 			   struct hys_error *error);
 void hys_picker_clear(struct hys_picker *picker);
+/* The kernel that is taken if nothing goes wrong that only shows later; NULL = none. */
+const struct hys_kernel *hys_pick_likely(struct hys_picker *picker, hys_op op, int32_t device);
+
+/* build.c: their programs, in threads where that takes long; what nobody took ends with clear. */
+void hys_builds_start(struct hys_picker *picker);
+hys_status hys_builds_take(struct hys_picker *picker, hys_op op, int32_t device,
+			   const struct hys_kernel *kernel, void **program,
+			   struct hys_error *error);
+void hys_builds_clear(struct hys_picker *picker);
 
 #endif

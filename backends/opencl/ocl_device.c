@@ -222,6 +222,7 @@ static void describe(struct hys_ocl_device *device)
 		device->compute_capability =
 			(int32_t)(10 * device_number(id, DEVICE_COMPUTE_CAPABILITY_MAJOR_NV) +
 				  device_number(id, DEVICE_COMPUTE_CAPABILITY_MINOR_NV));
+	device->base.builds_long = device->compute_capability > 0;
 	device->dpas_lanes = find_dpas_lanes(id);
 	hys_ocl_find_capabilities(device);
 }

@@ -9,6 +9,9 @@
 #include "ocl_internal.h"
 #include "ocl_ptx.h"
 
+/* NVIDIA's compiler passes it on to ptxas alone. */
+#define HURRY " -cl-nv-opt-level=0"
+
 static void append(struct hys_ocl_options *options, const char *text)
 {
 	size_t length = strlen(text);
@@ -158,10 +161,8 @@ static hys_status build(struct hys_ocl_device *device, cl_program program, const
 			const char *options, struct hys_error *error)
 {
 	cl_int code = clBuildProgram(program, 1, &device->id, options, NULL, NULL);
-	if (code == CL_SUCCESS) {
-		log_resources(device, program, file);
+	if (code == CL_SUCCESS)
 		return HYS_OK;
-	}
 	if (code == CL_OUT_OF_HOST_MEMORY)
 		return hys_ocl_check(error, code, "clBuildProgram");
 	char head[160];
@@ -275,6 +276,25 @@ static hys_status build_source(struct hys_ocl_device *device, const char *file, 
 	return status;
 }
 
+/* A program whose text alone is wanted: its machine code, which takes the most time, is made in a hurry. NULL when
+ * that does not build. */
+static cl_program build_hurried(struct hys_ocl_device *device, const char *file,
+				const char *options)
+{
+	struct hys_ocl_text text;
+	char hurried[sizeof(((struct hys_ocl_options *)0)->text) + sizeof(HURRY)];
+	if (hys_ocl_program_text(file, &text, NULL) != HYS_OK)
+		return NULL;
+	snprintf(hurried, sizeof(hurried), "%s" HURRY, options);
+	cl_program program = clCreateProgramWithSource(device->context, text.count, text.pieces,
+						       text.lengths, NULL);
+	if (program && clBuildProgram(program, 1, &device->id, hurried, NULL, NULL) == CL_SUCCESS)
+		return program;
+	if (program)
+		clReleaseProgram(program);
+	return NULL;
+}
+
 /* Compiles, and puts the rewritten text in the place of what came out. */
 static hys_status build_rewritten(struct hys_ocl_device *device,
 				  const struct hys_ocl_source *source, const char *options,
@@ -285,7 +305,10 @@ static hys_status build_rewritten(struct hys_ocl_device *device,
 	unsigned char *binary = NULL;
 	char *text = NULL;
 	size_t bytes = 0, text_bytes = 0;
-	hys_status status = build_source(device, source->file, options, &plain, error);
+	hys_status status = HYS_OK;
+	plain = build_hurried(device, source->file, options);
+	if (!plain)
+		status = build_source(device, source->file, options, &plain, error);
 	if (status != HYS_OK)
 		return status;
 	binary = read_binary(device, plain, &bytes);
@@ -337,18 +360,19 @@ hys_status hys_ocl_program_build(struct hys_ocl_device *device, const struct hys
 	hys_status status = hys_ocl_program_options(device, source, problem, &options, error);
 	if (status != HYS_OK)
 		return status;
-	if (!cached(device))
-		return compile(device, source, options.text, program, error);
-
 	struct hys_ocl_key key;
 	make_key(device, source, options.text, &key);
-	cl_program built = load(device, &key, source->file, options.text);
+	cl_program built = NULL;
+	if (cached(device))
+		built = load(device, &key, source->file, options.text);
 	if (!built) {
 		status = compile(device, source, options.text, &built, error);
 		if (status != HYS_OK)
 			return status;
-		store(device, &key, built);
+		if (cached(device))
+			store(device, &key, built);
 	}
+	log_resources(device, built, source->file);
 	*program = built;
 	return HYS_OK;
 }

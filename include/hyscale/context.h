@@ -54,7 +54,8 @@ struct hys_context_options {
 	void *(*allocate)(void *user, size_t bytes, size_t align);
 	void (*release)(void *user, void *pointer);
 	void *allocate_user;
-	/* Called while contexts and plans are made, never by operations. */
+	/* Called while contexts and plans are made, never by operations; from threads of the
+	 * library, too, but by one at a time. Must not make contexts or plans itself. */
 	void (*log)(void *user, hys_log_level level, const char *message);
 	void *log_user;
 	const struct hys_native_device *natives; /* used before those found */
