@@ -18,6 +18,7 @@
 #define ROWS_LEAST INT64_C(256)
 /* Calls of a share: the median counts, for calls will be disturbed, too. */
 #define CALLS 5
+#define UPPER_OF_CALLS 3
 /* Shares that are tried; corrections below this are not worth another. */
 #define LESSONS 4
 #define CLOSE_ENOUGH 0.03
@@ -349,22 +350,24 @@ cleanup:
 
 /* What device i takes for the plan's largest call, as if calls of all devices took what was
  * foretold: alone it is faster than it was beside the others, by as much as it is in a
- * rehearsal. Turn by turn, so that what disturbs one disturbs the others. */
+ * rehearsal. Turn by turn, so that what disturbs one disturbs the others; and not by the
+ * median, since a share given up by chance costs more than one that hardly helps. */
 static hys_status foresee_alone(struct rehearsal *r, int32_t i, double *alone_s,
 				struct hys_error *error)
 {
 	const struct hys_plan *plan = r->plan;
-	double alone[CALLS], together[CALLS];
+	double ratios[CALLS];
 	hys_status status = HYS_OK;
 
 	for (int32_t n = 0; n < CALLS; n++) {
-		HYS_TRY(find_excess(r, i, &alone[n], error));
-		HYS_TRY(find_excess(r, -1, &together[n], error));
+		double alone, together;
+
+		HYS_TRY(find_excess(r, i, &alone, error));
+		HYS_TRY(find_excess(r, -1, &together, error));
+		ratios[n] = alone / together;
 	}
-	sort(alone, CALLS);
-	sort(together, CALLS);
-	*alone_s = time_alone_s(r, i, plan->rows_max, plan->keys_max) * alone[CALLS / 2] /
-		   together[CALLS / 2];
+	sort(ratios, CALLS);
+	*alone_s = time_alone_s(r, i, plan->rows_max, plan->keys_max) * ratios[UPPER_OF_CALLS];
 cleanup:
 	return status;
 }
