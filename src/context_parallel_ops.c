@@ -229,14 +229,17 @@ static hys_status run_by_slices(struct hys_cp_call *call, struct hys_error *erro
 	hys_status status = HYS_OK;
 
 	for (int32_t slice = 1; slice <= slices; slice++) {
-		const int64_t ready = slice < slices ? ready_rows(call, slice) : rows;
-
+		int64_t ready = rows;
 		bool more = false;
 
 		HYS_TRY(await(call, slice, error));
 		if (slice < slices)
 			HYS_TRY(have(call, slice, &more, error));
-		if (more || (slice < slices && ready - done < rows / ((int64_t)2 * slices) + 1))
+		if (more)
+			continue;
+		if (slice < slices)
+			ready = ready_rows(call, slice);
+		if (slice < slices && ready - done < rows / ((int64_t)2 * slices) + 1)
 			continue;
 		HYS_TRY(run_rows(call, done, ready - done, error));
 		done = ready;
