@@ -6,6 +6,7 @@
 
 #include "discovery.h"
 #include "slow.h"
+#include "text.h"
 
 /* ---- hys_host ---- */
 
@@ -89,6 +90,42 @@ static char *join(const struct hys_allocator *allocator, const char *folder, con
 	return path;
 }
 
+static bool is_capability(const char *item, size_t length)
+{
+	const struct hys_backend *backend;
+
+	if (length == strlen("defects") && memcmp(item, "defects", length) == 0)
+		return true;
+	for (int32_t b = 0; (backend = hys_backend_at(b)); b++)
+		for (const char *const *name = backend->capability_names; name && *name; name++)
+			if (strlen(*name) == length && memcmp(*name, item, length) == 0)
+				return true;
+	return false;
+}
+
+/* A name that no backend has disables nothing: most likely it is misspelt. */
+static hys_status check_disable(const char *list, const char *source, struct hys_error *error)
+{
+	char known[192];
+	struct hys_text text = {known, sizeof(known), 0};
+	const struct hys_backend *backend;
+
+	for (const char *item = list; *item;) {
+		const size_t span = strcspn(item, ", ");
+
+		if (span > 0 && !is_capability(item, span)) {
+			for (int32_t b = 0; (backend = hys_backend_at(b)); b++)
+				for (int32_t i = 0; backend->capability_names[i]; i++)
+					hys_text_add(&text, "%s, ", backend->capability_names[i]);
+			return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+					"%s has '%.*s', expected some of %sdefects", source,
+					(int)(span < 32 ? span : 32), item, known);
+		}
+		item += span + (item[span] != '\0');
+	}
+	return HYS_OK;
+}
+
 /* *path stays NULL when there is to be no cache. */
 static hys_status find_cache_dir(const struct hys_allocator *allocator, const char *wanted,
 				 char **path, struct hys_error *error)
@@ -118,6 +155,8 @@ static hys_status fill_host(struct hys_context *context, const struct hys_contex
 	const char *disable = options->disable ? options->disable : getenv("HYS_DISABLE");
 	hys_status status;
 
+	HYS_TRY(check_disable(disable ? disable : "",
+			      options->disable ? "options.disable" : "HYS_DISABLE", error));
 	HYS_TRY(find_cache_dir(&host->allocator, options->cache_dir, &context->cache_dir, error));
 	context->disable = hys_alloc_string(&host->allocator, disable ? disable : "");
 	context->topology = hys_topology_create(&host->allocator);

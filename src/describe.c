@@ -167,11 +167,11 @@ static void add_timeline(struct hys_text *text, const struct hys_plan *plan)
 		free_s = attends[i] + attend_s;
 	}
 	all_s = MICRO_BATCHES * (select_s + attend_s);
-	hys_text_add(
-		text,
-		"timeline of %d micro-batches on two execs, predicted: %lld us, on one %lld us, if "
-		"the devices have room for both\n",
-		MICRO_BATCHES, (long long)(free_s * 1e6 + 0.5), (long long)(all_s * 1e6 + 0.5));
+	hys_text_add(text, "timeline of %d micro-batches on two execs, predicted: ", MICRO_BATCHES);
+	hys_text_add_seconds(text, free_s);
+	hys_text_add(text, ", on one ");
+	hys_text_add_seconds(text, all_s);
+	hys_text_add(text, ", if the devices have room for both\n");
 	add_bar(text, "select", selects, select_s, free_s / TIME_COLUMNS);
 	add_bar(text, "attention", attends, attend_s, free_s / TIME_COLUMNS);
 }

@@ -405,11 +405,20 @@ static struct hys_trial_size measure_size(const struct hys_plan *plan,
 	return size;
 }
 
+/* "the fastest here, 1.2 ms" */
+static void describe_time(char *reason, size_t size, const char *what, double seconds)
+{
+	struct hys_text text = {reason, size, 0};
+
+	hys_text_add(&text, "%s, ", what);
+	hys_text_add_seconds(&text, seconds);
+}
+
 static void note_time(struct attempt *attempt, const char *name, double seconds)
 {
 	char reason[64];
 
-	snprintf(reason, sizeof(reason), "slower, %lld us", (long long)(seconds * 1e6 + 0.5));
+	describe_time(reason, sizeof(reason), "slower", seconds);
 	note_why_not(attempt, name, reason);
 }
 
@@ -462,9 +471,9 @@ static void time_entrant(struct contest *contest, struct entrant *entrant)
 	const struct hys_site site = {attempt->picker->context, attempt->device};
 	struct hys_error failure = {HYS_OK, 0, ""};
 	double seconds;
-	const hys_status status = hys_trial_run(&contest->trial, &site, entrant->kernel,
-						entrant->program, MEASURE_REPEATS, NULL, &seconds,
-						&failure);
+	const hys_status status =
+		hys_trial_run(&contest->trial, &site, entrant->kernel, entrant->program,
+			      MEASURE_REPEATS, NULL, &seconds, &failure);
 
 	if (status == HYS_OK) {
 		entrant->seconds = fmin(entrant->seconds, seconds);
@@ -541,8 +550,7 @@ static hys_status settle(struct contest *contest, struct hys_error *error)
 		    contest->entrants[i].seconds < (double)INFINITY)
 			note_time(attempt, contest->entrants[i].kernel->name,
 				  contest->entrants[i].seconds);
-	snprintf(why, sizeof(why), "the fastest here, %lld us",
-		 (long long)(leader->seconds * 1e6 + 0.5));
+	describe_time(why, sizeof(why), "the fastest here", leader->seconds);
 	choose(attempt, leader->kernel, leader->program, why);
 	leader->program = NULL;
 	return learn(attempt, leader->seconds, error);

@@ -163,14 +163,12 @@ cleanup:
 
 static void add_seconds(struct hys_text *text, double seconds)
 {
-	if (isnan(seconds))
+	if (isnan(seconds)) {
 		hys_text_add(text, ", no kernel");
-	else if (seconds < 1)
-		hys_text_add(text, ", %lld us", (long long)(seconds * 1e6 + 0.5));
-	else if (seconds < 3600)
-		hys_text_add(text, ", %lld s", (long long)(seconds + 0.5));
-	else
-		hys_text_add(text, ", %lld h", (long long)(seconds / 3600 + 0.5));
+		return;
+	}
+	hys_text_add(text, ", ");
+	hys_text_add_seconds(text, seconds);
 }
 
 static void add_prices(struct hys_text *text, size_t start, const struct hys_schedule_cost *cost)

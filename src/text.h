@@ -16,6 +16,8 @@ void hys_text_add(struct hys_text *text, const char *format, ...)
 /* Pads with blanks, one at least, to `column` characters behind `start`, an
  * earlier length. */
 void hys_text_pad(struct hys_text *text, size_t start, size_t column);
+/* "12.3 ms", or us, s, h, days, years; without the locale's point. */
+void hys_text_add_seconds(struct hys_text *text, double seconds);
 /* "12.3 TFLOP", without the locale's point. */
 void hys_text_add_flops(struct hys_text *text, double flops);
 

@@ -131,6 +131,9 @@ static bool read_problem(struct tool_case *c, const char *path)
 	}
 	if (attending)
 		read_attending(c);
+	if (cJSON_HasObjectItem(c->settings, "topk") && number32(c, "topk", 0) < 1)
+		return refuse("%s: topk is %g, expected a whole number from 1 on", path,
+			      case_number(c, "topk", 0));
 	c->topk = number32(c, "topk", size_of(c, "indices", 2));
 	if (!c->topk)
 		c->topk = number32(c, "topk", size_of(c, "expect.indices", 2));

@@ -38,6 +38,9 @@ const struct st_tensor *case_tensor(const struct tool_case *c, const char *name)
 /* Whether the case's operation reads a tensor of this name. */
 bool case_reads(const struct tool_case *c, const char *name);
 
+/* The first tensor that the operation needs and the file has not; NULL = it has all. */
+const char *case_missing(const struct tool_case *c);
+
 /* A case made ready for one device. */
 struct case_run {
 	struct hys_plan *plan;

@@ -170,17 +170,18 @@ static const struct {
 static const struct {
 	const struct field *inputs;
 	const struct output *outputs;
+	const char *needs[5]; /* inputs that it cannot do without */
 } ops[HYS_OP_COUNT] = {
-	[HYS_OP_SELECT] = {select_inputs, select_outputs},
-	[HYS_OP_SELECT_COARSE] = {select_inputs, select_outputs},
-	[HYS_OP_SELECT_COARSE_TO_FINE] = {select_inputs, select_outputs},
-	[HYS_OP_ATTENTION_FORWARD] = {forward_inputs, forward_outputs},
-	[HYS_OP_ATTENTION_BACKWARD] = {backward_inputs, backward_outputs},
-	[HYS_OP_INDEXER_LOSS] = {loss_inputs, loss_outputs},
-	[HYS_OP_POOL] = {pool_inputs, pool_outputs},
-	[HYS_OP_POOL_BACKWARD] = {pool_grad_inputs, pool_grad_outputs},
-	[HYS_OP_MERGE] = {merge_inputs, merge_outputs},
-	[HYS_OP_FIDELITY] = {fidelity_inputs, fidelity_outputs},
+	[HYS_OP_SELECT] = {select_inputs, select_outputs, {"index_q", "index_k"}},
+	[HYS_OP_SELECT_COARSE] = {select_inputs, select_outputs, {"index_q", "index_k"}},
+	[HYS_OP_SELECT_COARSE_TO_FINE] = {select_inputs, select_outputs, {"index_q", "index_k"}},
+	[HYS_OP_ATTENTION_FORWARD] = {forward_inputs, forward_outputs, {"q", "k"}},
+	[HYS_OP_ATTENTION_BACKWARD] = {backward_inputs, backward_outputs, {"q", "k", "grad_o"}},
+	[HYS_OP_INDEXER_LOSS] = {loss_inputs, loss_outputs, {"index_q", "index_k", "q", "k"}},
+	[HYS_OP_POOL] = {pool_inputs, pool_outputs, {"x"}},
+	[HYS_OP_POOL_BACKWARD] = {pool_grad_inputs, pool_grad_outputs, {"x", "grad_y"}},
+	[HYS_OP_MERGE] = {merge_inputs, merge_outputs, {"o_a", "o_b", "lse_a", "lse_b"}},
+	[HYS_OP_FIDELITY] = {fidelity_inputs, fidelity_outputs, {"q", "k", "indices"}},
 };
 
 union arguments {
@@ -522,6 +523,16 @@ bool case_reads(const struct tool_case *c, const char *name)
 		if (strcmp(intervals[i].name, name) == 0)
 			return true;
 	return false;
+}
+
+const char *case_missing(const struct tool_case *c)
+{
+	/* Its own teacher takes the place of the model's q and k. */
+	const bool taught = c->op == HYS_OP_INDEXER_LOSS && case_tensor(c, "teacher_in");
+	for (int i = 0; i < 5 && ops[c->op].needs[i] && !(taught && i == 2); i++)
+		if (!case_tensor(c, ops[c->op].needs[i]))
+			return ops[c->op].needs[i];
+	return NULL;
 }
 
 bool case_execute(const struct tool_case *c, struct hys_context *context, int32_t device,

@@ -29,15 +29,18 @@ static const char doc[] =
 	"names "
 	"and on all of them, tensors resident: gain, imbalance, whether bits and results agree. Or "
 	"overlap: selection of one "
-	"micro-batch beside attention of another, on two execs, against one exec.\v"
+	"micro-batch beside attention of another, on two execs, against one exec. Default shapes "
+	"are those of a GPU: on a processor attention, balance and overlap take minutes.\v"
 	"Examples:\n"
 	"  hyscale bench select --rows 512 --keys 8192 --index-heads 64 --topk 2048\n"
-	"  hyscale bench dense_forward --rows 1024 --keys 4096 --explain\n"
+	"  hyscale bench dense_forward --rows 512 --keys 1024 --heads 16 \\\n"
+	"      --head-dim 128 --value-dim 128 --repeat 3 --explain\n"
 	"  hyscale bench attention_forward --model dsv32 --rows 256 --dtype bf16\n"
 	"  hyscale bench select --model dsv32 --method coarse_to_fine --json\n"
 	"  hyscale bench balance\n"
 	"  hyscale bench balance --device all --dtype bf16\n"
-	"  hyscale bench devices --device opencl --dtype bf16 --rows 32768 --documents 8\n";
+	"  hyscale bench devices --device opencl --dtype bf16 --rows 32768 \\\n"
+	"      --documents 8\n";
 
 enum {
 	KEY_INDEX_HEADS = 0x100,
@@ -166,15 +169,12 @@ static const struct {
 };
 #define BENCH_OPS ((int)(sizeof bench_ops / sizeof bench_ops[0]))
 
-static bool parse_number(int key, const char *argument, struct bench *bench)
+static void set_number(int key, int64_t value, struct bench *bench)
 {
 	int64_t *sizes[] = {&bench->rows,	&bench->keys,	   &bench->repeat,  &bench->share,
 			    &bench->key_spread, &bench->documents, &bench->pause_ms};
-	int64_t value = 0;
 	int keys[] = {KEY_ROWS,	  KEY_KEYS,	 KEY_REPEAT, KEY_SHARE,
 		      KEY_SPREAD, KEY_DOCUMENTS, KEY_PAUSE};
-	if (!tool_integer(argument, 1, INT32_MAX, &value))
-		return false;
 	for (int i = 0; i < 7; i++)
 		if (key == keys[i])
 			*sizes[i] = value;
@@ -186,7 +186,6 @@ static bool parse_number(int key, const char *argument, struct bench *bench)
 			memcpy((char *)&bench->problem + problem_keys[i].offset, &small,
 			       sizeof small);
 	}
-	return true;
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -233,7 +232,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		bench->speeds = argument;
 		if (strcmp(argument, "1:1") != 0 && strcmp(argument, "1:2") != 0 &&
 		    strcmp(argument, "1:4") != 0)
-			argp_error(state, "--speeds '%s' is unknown", argument);
+			argp_error(state, "--speeds '%s' is unknown; it is one of 1:1, 1:2, 1:4",
+				   argument);
 		break;
 	case KEY_DTYPE:
 		bench->dtype =
@@ -258,8 +258,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 	default:
 		if (key < KEY_INDEX_HEADS || key > KEY_KEYS)
 			return ARGP_ERR_UNKNOWN;
-		if (!parse_number(key, argument, bench))
-			argp_error(state, "'%s' is not a number from 1 to %d", argument, INT32_MAX);
+		set_number(key, tool_number(state, options, key, argument, 1, INT32_MAX), bench);
 	}
 	return 0;
 }

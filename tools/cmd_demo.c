@@ -41,11 +41,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 	struct demo_options *o = &demo->options;
 	int32_t *const numbers[] = {&o->topk, &o->coarse_block, &o->coarse_keep, &o->repeat};
 	const char *keys = "kbcr", *found = key > 0 && key < 128 ? strchr(keys, key) : NULL;
-	int64_t value = 0;
 	if (found) {
-		if (!tool_integer(argument, 1, key == 'r' ? 64 : 1 << 20, &value))
-			argp_error(state, "'%s' is not a number in range", argument);
-		*numbers[found - keys] = (int32_t)value;
+		*numbers[found - keys] = (int32_t)tool_number(state, options, key, argument, 1,
+							      key == 'r' ? 64 : 1 << 20);
 	} else if (key == 'd') {
 		demo->device = argument;
 	} else if (key == 'j') {

@@ -7,13 +7,15 @@
 
 static const char doc[] =
 	"Show what would run for a published model, how much memory and how many FLOPs it "
-	"takes, and how long it is predicted to take, per layer. Nothing is allocated or "
-	"computed.\v"
+	"takes, and how long it is predicted to take, per layer. None of the tensors is made. "
+	"Kernels that are new to a device are built and tested on small data, and several devices "
+	"are measured to share rows by their speed, which takes a minute or two where kernels are "
+	"compiled for a processor, and varies from run to run on a busy machine.\v"
 	"Examples:\n"
 	"  hyscale plan --model dsv32 --tokens 131072\n"
 	"  hyscale plan --model msa --tokens 1048576 --rows 65536 --json\n"
-	"  hyscale plan --model dsv32 --tokens 1048576 --schedule progressive --layers 61 "
-	"--devices openmp,opencl\n"
+	"  hyscale plan --model dsv32 --tokens 1048576 --schedule progressive \\\n"
+	"      --layers 61 --devices openmp,opencl\n"
 	"  hyscale plan --model dsv32 --tokens 16777216 --ranks 1024 --network 400,2\n";
 
 enum { OPT_DEVICES = 256, OPT_RANKS, OPT_NETWORK, OPT_CUT, OPT_DOCUMENTS, OPT_RATE };
@@ -49,6 +51,24 @@ struct plan_command {
 	bool json, several;
 };
 
+/* What is wrong, or would be ignored, is told before anything is planned. */
+static void check_options(const struct plan_command *plan, struct argp_state *state)
+{
+	const struct plan_ranks *ranks = &plan->ranks;
+	if (!plan->model)
+		argp_error(state, "--model is needed");
+	if (plan->rows > plan->tokens)
+		argp_error(state, "--rows is %lld, expected at most the %lld of --tokens",
+			   (long long)plan->rows, (long long)plan->tokens);
+	if (plan->schedule.name && !plan_schedule_known(plan->schedule.name))
+		argp_error(state,
+			   "--schedule '%s' is not known; it is one of progressive, exact, dense",
+			   plan->schedule.name);
+	if (!ranks->ranks && (ranks->network || ranks->cut || ranks->documents))
+		argp_error(state,
+			   "--network, --cut and --documents are of a job: --ranks is needed");
+}
+
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
 	struct plan_command *plan = state->input;
@@ -57,10 +77,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		plan->model = argument;
 		break;
 	case 'n':
+		plan->tokens = tool_number(state, options, key, argument, 1, INT32_MAX);
+		break;
 	case 'r':
-		if (!tool_integer(argument, 1, INT32_MAX, key == 'n' ? &plan->tokens : &plan->rows))
-			argp_error(state, "'%s' is not a number of rows between 1 and %d", argument,
-				   INT32_MAX);
+		plan->rows = tool_number(state, options, key, argument, 1, INT32_MAX);
 		break;
 	case 'd':
 		plan->device = argument;
@@ -73,23 +93,17 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		plan->schedule.name = argument;
 		break;
 	case 't':
-		if (!tool_integer(argument, 1, INT32_MAX, &plan->schedule.steps))
-			argp_error(state, "'%s' is not a number of steps between 1 and %d",
-				   argument, INT32_MAX);
+		plan->schedule.steps = tool_number(state, options, key, argument, 1, INT32_MAX);
 		break;
 	case 'l':
-		if (!tool_integer(argument, 1, 65536, &plan->schedule.layers))
-			argp_error(state, "'%s' is not a number of layers between 1 and 65536",
-				   argument);
+		plan->schedule.layers = tool_number(state, options, key, argument, 1, 65536);
 		break;
 	case OPT_RANKS:
-		if (!tool_integer(argument, 1, 1 << 20, &plan->ranks.ranks))
-			argp_error(state, "'%s' is not a number of ranks between 1 and %d",
-				   argument, 1 << 20);
+		plan->ranks.ranks = tool_number(state, options, key, argument, 1, 1 << 20);
 		break;
 	case OPT_DOCUMENTS:
-		if (!tool_integer(argument, 1, INT32_MAX - 1, &plan->ranks.documents))
-			argp_error(state, "'%s' is not a number of documents", argument);
+		plan->ranks.documents =
+			tool_number(state, options, key, argument, 1, INT32_MAX - 1);
 		break;
 	case OPT_NETWORK:
 		plan->ranks.network = argument;
@@ -108,8 +122,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		argp_error(state, "unexpected argument '%s'", argument);
 		break;
 	case ARGP_KEY_END:
-		if (!plan->model)
-			argp_error(state, "--model is needed");
+		check_options(plan, state);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -143,9 +156,22 @@ static void print_cost(const struct plan_command *command, const struct hys_plan
 	tool_json_line(line);
 }
 
-static int print_plan(const struct plan_command *command, const struct hys_plan *plan)
+/* Says so when an operation takes more than there is, and what helps. */
+static void print_lack(const struct hys_device_info *info, int64_t peak_bytes)
+{
+	struct hys_error lack;
+	if (!tool_fits(peak_bytes, info,
+		       "price fewer --rows, which are streamed against all keys, or share them by "
+		       "--devices or --ranks",
+		       &lack))
+		printf("the largest %s\n", lack.message);
+}
+
+static int print_plan(const struct plan_command *command, const struct hys_plan *plan,
+		      const struct hys_device_info *info)
 {
 	struct hys_error error;
+	int64_t peak_bytes = 0;
 	int result = command->json ? TOOL_OK : tool_describe(plan);
 	if (!command->json)
 		printf("\n%s, one layer, rows %lld of a causal document of %lld tokens, operands "
@@ -161,24 +187,30 @@ static int print_plan(const struct plan_command *command, const struct hys_plan 
 		if (hys_plan_cost(plan, (hys_op)op, NULL, &cost, &error) != HYS_OK)
 			return tool_failed(hys_op_name((hys_op)op), &error);
 		print_cost(command, plan, (hys_op)op, &cost);
+		peak_bytes = cost.peak_bytes > peak_bytes ? cost.peak_bytes : peak_bytes;
 	}
+	if (result == TOOL_OK && !command->json && hys_plan_device_count(plan) == 1)
+		print_lack(info, peak_bytes);
 	return result;
 }
 
 static int run(int argc, char **argv)
 {
 	const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
-	struct plan_command command = {.tokens = 32768,
-				       .schedule = {.steps = 1000, .layers = 1},
-				       .ranks = {.network = "400,2", .cut = "balanced"}};
+	struct plan_command command = {.tokens = 32768, .schedule = {.steps = 1000, .layers = 1}};
 	struct hys_problem problem;
 	struct hys_context *context;
 	struct hys_plan *plan = NULL;
+	struct hys_device_info info;
 	struct hys_error error;
 	int32_t *numbers, count;
 	argp_parse(&argp, argc, argv, 0, NULL, &command);
-	if (!command.rows || command.rows > command.tokens)
+	if (!command.rows)
 		command.rows = command.tokens;
+	if (!command.ranks.network)
+		command.ranks.network = "400,2";
+	if (!command.ranks.cut)
+		command.ranks.cut = "balanced";
 	command.schedule.rows = command.rows;
 	command.schedule.tokens = command.tokens;
 	if (hys_problem_named(command.model, &problem, &error) != HYS_OK)
@@ -204,8 +236,9 @@ static int run(int argc, char **argv)
 	/* Devices that share rows take tensors of the host. */
 	if (plan_options.device_count == 1)
 		plan_options.flags = HYS_PLAN_BUFFERS_ONLY;
-	if (hys_plan_create(context, &problem, &plan_options, &plan, &error) == HYS_OK) {
-		result = print_plan(&command, plan);
+	if (hys_plan_create(context, &problem, &plan_options, &plan, &error) == HYS_OK &&
+	    hys_context_device_info(context, numbers[0], &info, &error) == HYS_OK) {
+		result = print_plan(&command, plan, &info);
 		if (result == TOOL_OK && command.schedule.name)
 			result = plan_schedule_print(&command.schedule, plan);
 	} else

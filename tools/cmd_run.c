@@ -20,7 +20,7 @@ static const char doc[] =
 	"target_mass.\n\n"
 	"Examples:\n"
 	"  hyscale run select in.safetensors out.safetensors --set topk=256\n"
-	"  hyscale run attention_forward in.safetensors out.safetensors \\\n"
+	"  hyscale run attention_forward qkv.safetensors out.safetensors \\\n"
 	"      --set window=128 --device opencl\n"
 	"  hyscale run select in.safetensors out.safetensors --set topk=64 \\\n"
 	"      --set method=coarse_to_fine --set coarse_block=64 --set coarse_keep=8\n";
@@ -177,6 +177,27 @@ static int run_on(const struct run *run, const struct tool_case *c, struct hys_c
 	return result;
 }
 
+/* What the library would refuse in its own words, or do at great length. */
+static int check_case(const struct run *run, const struct tool_case *c)
+{
+	const char *path = run->arguments[1], *missing = case_missing(c);
+	const int64_t block = c->problem.scoring.block > 0 ? c->problem.scoring.block : 1;
+	const int64_t choices = (c->entries + block - 1) / block;
+	if (missing)
+		return tool_complain("%s: no tensor '%s', which %s reads", path, missing,
+				     hys_op_name(c->op));
+	if ((c->op == HYS_OP_POOL || c->op == HYS_OP_POOL_BACKWARD) &&
+	    c->problem.scoring.pool <= 1 && c->problem.choosing.coarse_block == 0)
+		return tool_complain("%s: how many rows to pool is not said: --set pool=4, or "
+				     "--set coarse_block=64 --set blocks=true",
+				     path);
+	if (c->op == HYS_OP_SELECT && c->topk > choices)
+		return tool_complain("%s: topk is %lld, expected at most the %lld that there are "
+				     "to choose from",
+				     path, (long long)c->topk, (long long)choices);
+	return TOOL_OK;
+}
+
 static int run_command(int argc, char **argv)
 {
 	const struct argp argp = {options, parse, "OP IN OUT", doc, NULL, NULL, NULL};
@@ -191,7 +212,11 @@ static int run_command(int argc, char **argv)
 				     run.arguments[2]);
 	if (case_load(&c, run.arguments[1], run.arguments[0], run.sets, run.set_count) != TOOL_OK)
 		return TOOL_USAGE;
-	int result = tool_open(run.device, &context, &numbers, &count);
+	int result = check_case(&run, &c);
+	if (result == TOOL_OK)
+		result = tool_open(run.device, &context, &numbers, &count);
+	else
+		numbers = NULL;
 	if (result == TOOL_OK) {
 		result = run_on(&run, &c, context, numbers[0]);
 		free(numbers);

@@ -12,8 +12,10 @@ static const char doc[] =
 	"sums over ranges of the clock around each operation.\v"
 	"Examples:\n"
 	"  hyscale stream --tokens 1048576 --dtype bf16\n"
-	"  hyscale stream --tokens 1048576 --dtype bf16 --method coarse_to_fine --ranges 16\n"
-	"  hyscale stream --tokens 4096 --range 512 --topk 64 --heads 16 --device openmp\n";
+	"  hyscale stream --tokens 1048576 --dtype bf16 --method coarse_to_fine \\\n"
+	"      --ranges 16\n"
+	"  hyscale stream --tokens 4096 --range 512 --topk 64 --heads 16 \\\n"
+	"      --device openmp\n";
 
 enum {
 	KEY_TOKENS = 0x100,
@@ -79,11 +81,9 @@ static const char *const step_names[STREAM_STEPS] = {"select", "attention_forwar
 
 /* ---- options ---- */
 
-static bool parse_number(int key, const char *argument, struct stream *stream)
+static void set_number(int key, int64_t value, struct stream *stream)
 {
-	int64_t *sizes[] = {&stream->tokens, &stream->range, &stream->ranges}, value = 0;
-	if (!tool_integer(argument, 1, INT32_MAX, &value))
-		return false;
+	int64_t *sizes[] = {&stream->tokens, &stream->range, &stream->ranges};
 	if (key <= KEY_RANGES)
 		*sizes[key - KEY_TOKENS] = value;
 	for (size_t i = 0; i < sizeof problem_keys / sizeof problem_keys[0]; i++) {
@@ -92,7 +92,6 @@ static bool parse_number(int key, const char *argument, struct stream *stream)
 			memcpy((char *)&stream->problem + problem_keys[i].offset, &small,
 			       sizeof small);
 	}
-	return true;
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -131,8 +130,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 	default:
 		if (key < KEY_TOKENS || key > KEY_KERNELS)
 			return ARGP_ERR_UNKNOWN;
-		if (!parse_number(key, argument, stream))
-			argp_error(state, "'%s' is not a number from 1 to %d", argument, INT32_MAX);
+		set_number(key, tool_number(state, options, key, argument, 1, INT32_MAX), stream);
 	}
 	return 0;
 }

@@ -14,11 +14,12 @@ static const char doc[] =
 	"them; its last documents are held out.\v"
 	"OUT is a checkpoint and the result: LAYER.index_q, .index_k, .index_w, .index_b in "
 	"safetensors.\n\nExamples:\n"
-	"  hyscale train-indexer smollm2.safetensors --out indexer.safetensors --plot "
-	"training.png\n"
-	"  hyscale train-indexer smollm2.safetensors --out indexer.safetensors --resume\n"
-	"  hyscale train-indexer smollm2.safetensors --out exact.safetensors --schedule exact \\\n"
-	"      --beside indexer.safetensors --plot both.png\n";
+	"  hyscale train-indexer smollm2.safetensors --out indexer.safetensors \\\n"
+	"      --plot training.png\n"
+	"  hyscale train-indexer smollm2.safetensors --out indexer.safetensors \\\n"
+	"      --resume\n"
+	"  hyscale train-indexer smollm2.safetensors --out exact.safetensors \\\n"
+	"      --schedule exact --beside indexer.safetensors --plot both.png\n";
 
 enum {
 	OPT_HEADS = 256,
@@ -44,7 +45,9 @@ enum {
 
 static const struct argp_option options[] = {
 	{"out", 'o', "FILE", 0, "Checkpoint and result (needed)", 0},
-	{"resume", OPT_RESUME, 0, 0, "Go on from the checkpoint OUT, to the same bits", 0},
+	{"resume", OPT_RESUME, 0, 0,
+	 "Go on from the checkpoint OUT, to the same bits; with the options that it was made with",
+	 0},
 	{"steps", 's', "N", 0, "Steps, one document each (default 300)", 0},
 	{"warmup", 'w', "N", 0, "Of which with the dense loss (default a third)", 0},
 	{"loss-rows", OPT_ROWS, "N", 0, "One row in N enters the dense loss (default 4)", 0},

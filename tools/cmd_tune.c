@@ -6,19 +6,21 @@
 #include "tool.h"
 
 static const char doc[] =
-	"Time every kernel that can run a published model's operations on the devices, and add the "
-	"fastest of each to a file of wisdom, which programs import before they plan "
+	"Time every kernel that can run a published model's operations on the devices, say what "
+	"each "
+	"took, and add the fastest of each to a file of wisdom, which programs import before they "
+	"plan "
 	"(hys_wisdom_import). What the file knows of other devices and problems stays. It is "
 	"written "
 	"after each operation, so that what was found stays when the rest is interrupted.\v"
 	"Examples:\n"
 	"  hyscale tune --model dsv32 --wisdom wisdom.txt\n"
-	"  hyscale tune --model nsa --dtype bf16 --tokens 65536 --device opencl --wisdom "
-	"wisdom.txt\n"
-	"  hyscale tune --model msa --operations attention_forward,attention_backward --wisdom "
-	"wisdom.txt\n"
-	"  hyscale bench attention_forward --model msa --rows 4096 --keys 32768 --wisdom "
-	"wisdom.txt\n";
+	"  hyscale tune --model nsa --dtype bf16 --tokens 65536 --device opencl \\\n"
+	"      --wisdom wisdom.txt\n"
+	"  hyscale tune --model msa --wisdom wisdom.txt \\\n"
+	"      --operations attention_forward,attention_backward\n"
+	"  hyscale bench attention_forward --model msa --rows 4096 --keys 32768 \\\n"
+	"      --wisdom wisdom.txt\n";
 
 static const struct argp_option options[] = {
 	{"model", 'm', "NAME", 0, "dsv32, glm5, hyv4, msa, nsa, moba, qsa, dsv4-csa or smollm2", 0},
@@ -71,9 +73,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		tune->wisdom = argument;
 		break;
 	case 'n':
+		tune->tokens = tool_number(state, options, key, argument, 1, INT32_MAX);
+		break;
 	case 'r':
-		if (!tool_integer(argument, 1, INT32_MAX, key == 'n' ? &tune->tokens : &tune->rows))
-			argp_error(state, "'%s' is not a number from 1 to %d", argument, INT32_MAX);
+		tune->rows = tool_number(state, options, key, argument, 1, INT32_MAX);
 		break;
 	case 't':
 		tune->dtype =

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tool.h"
 
@@ -77,16 +78,31 @@ static int run(int argc, char **argv)
 }
 
 /* Results that did not reach a full disk or a closed pipe are no results. */
-int main(int argc, char **argv)
+static int check_output(void)
 {
-	int code = run(argc, argv);
+	static bool told;
 
 	errno = 0;
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		int failure = tool_complain("standard output cannot be written%s%s",
-					    errno ? ": " : "", errno ? strerror(errno) : "");
+	if (told || (fflush(stdout) == 0 && !ferror(stdout)))
+		return TOOL_OK;
+	told = true;
+	return tool_complain("standard output cannot be written%s%s", errno ? ": " : "",
+			     errno ? strerror(errno) : "");
+}
 
-		return code == TOOL_OK ? failure : code;
-	}
-	return code;
+/* argp leaves by exit() once it has printed a help. */
+static void check_at_exit(void)
+{
+	const int code = check_output();
+
+	if (code != TOOL_OK)
+		_exit(code);
+}
+
+int main(int argc, char **argv)
+{
+	int code = atexit(check_at_exit) == 0 ? run(argc, argv) : TOOL_USAGE;
+	int written = check_output();
+
+	return code == TOOL_OK ? written : code;
 }

@@ -43,6 +43,11 @@ static const struct preset *find_preset(const char *name)
 	return NULL;
 }
 
+bool plan_schedule_known(const char *name)
+{
+	return find_preset(name) != NULL;
+}
+
 static hys_status make_schedule(const struct plan_schedule *wanted, const struct preset *preset,
 				const struct hys_problem *problem, struct hys_schedule **schedule,
 				struct hys_error *error)
@@ -287,10 +292,6 @@ int plan_schedule_print(const struct plan_schedule *wanted, const struct hys_pla
 	struct hys_schedule *schedule = NULL;
 	struct hys_error error;
 
-	if (!preset)
-		return tool_complain("--schedule '%s' is not known; it is one of progressive, "
-				     "exact, dense",
-				     wanted->name);
 	hys_status status =
 		make_schedule(wanted, preset, hys_plan_problem(plan), &schedule, &error);
 	if (status == HYS_OK && !wanted->json)

@@ -10,6 +10,8 @@ struct plan_schedule {
 	bool json;
 };
 
+/* Whether it is one of the names. */
+bool plan_schedule_known(const char *name);
 /* Gives the problem a coarse pass where the model has none. */
 void plan_schedule_problem(struct hys_problem *problem);
 /* Prints the phases of the run on the plan's devices; answers a tool_exit. */

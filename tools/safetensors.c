@@ -247,6 +247,10 @@ bool st_read(struct st_file *file, const char *path, char message[ST_MESSAGE])
 	int64_t size = 0;
 	*file = (struct st_file){0};
 	errno = 0;
+	struct stat what;
+	/* A pipe would be waited for. */
+	if (stat(path, &what) == 0 && !S_ISREG(what.st_mode))
+		return fail(message, "is not a regular file");
 	FILE *stream = fopen(path, "rb");
 	if (!stream)
 		return fail(message, "cannot be opened: %s", strerror(errno));

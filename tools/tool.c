@@ -59,13 +59,30 @@ bool tool_integer(const char *text, int64_t low, int64_t high, int64_t *value)
 	return true;
 }
 
+int64_t tool_number(struct argp_state *state, const struct argp_option *options, int key,
+		    const char *text, int64_t low, int64_t high)
+{
+	int64_t value = low;
+	while (options->name && options->key != key)
+		options++;
+	if (!tool_integer(text, low, high, &value))
+		argp_error(state, "--%s is '%s', expected a whole number from %lld to %lld",
+			   options->name ? options->name : "?", text, (long long)low,
+			   (long long)high);
+	return value;
+}
+
 int tool_choice(struct argp_state *state, const char *option, const char *text,
 		const char *const *names, int n)
 {
-	for (int i = 0; i < n; i++)
+	char all[256] = "";
+	for (int i = 0; i < n; i++) {
+		const size_t length = strlen(all);
 		if (strcmp(text, names[i]) == 0)
 			return i;
-	argp_error(state, "%s '%s' is unknown", option, text);
+		snprintf(all + length, sizeof all - length, "%s%s", i ? ", " : "", names[i]);
+	}
+	argp_error(state, "%s '%s' is unknown; it is one of %s", option, text, all);
 	return 0;
 }
 
@@ -241,10 +258,10 @@ const char *tool_bytes(double bytes)
 
 const char *tool_rate(double per_second, const char *unit)
 {
-	static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+	static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E", "Z"};
 	char *text = text_slot();
 	int prefix = 0;
-	while (per_second >= 1000 && prefix < 5) {
+	while (per_second >= 1000 && prefix < 7) {
 		per_second /= 1000;
 		prefix++;
 	}
@@ -254,17 +271,22 @@ const char *tool_rate(double per_second, const char *unit)
 
 const char *tool_time(double seconds)
 {
+	static const struct {
+		double from, one;
+		const char *format;
+	} units[] = {{3.15576e10, 3.15576e7, "%.3g years"},
+		     {3.15576e7, 3.15576e7, "%.1f years"},
+		     {172800, 86400, "%.1f days"},
+		     {7200, 3600, "%.1f h"},
+		     {600, 60, "%.1f min"},
+		     {1, 1, "%.2f s"},
+		     {1e-3, 1e-3, "%.2f ms"},
+		     {0, 1e-6, "%.1f us"}};
 	char *text = text_slot();
-	if (seconds < 1e-3)
-		snprintf(text, 32, "%.1f us", seconds * 1e6);
-	else if (seconds < 1)
-		snprintf(text, 32, "%.2f ms", seconds * 1e3);
-	else if (seconds < 600)
-		snprintf(text, 32, "%.2f s", seconds);
-	else if (seconds < 7200)
-		snprintf(text, 32, "%.1f min", seconds / 60);
-	else
-		snprintf(text, 32, "%.1f h", seconds / 3600);
+	int unit = 0;
+	while (unit < 7 && !(seconds >= units[unit].from))
+		unit++;
+	snprintf(text, 32, units[unit].format, seconds / units[unit].one);
 	return text;
 }
 
@@ -328,9 +350,47 @@ int tool_plan_progress(void *user, int32_t step, int32_t steps, const char *what
 	return 0;
 }
 
+/* Bytes of the character at `text`, 0 if it is not UTF-8: no encoding but the shortest, no surrogates. */
+static int utf8_length(const unsigned char *text)
+{
+	static const struct {
+		unsigned char low, high, second_low, second_high;
+		int bytes;
+	} leads[] = {{0x01, 0x7f, 0, 0, 1},	  {0xc2, 0xdf, 0x80, 0xbf, 2},
+		     {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
+		     {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+		     {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
+		     {0xf4, 0xf4, 0x80, 0x8f, 4}};
+	for (size_t i = 0; i < sizeof leads / sizeof leads[0]; i++) {
+		if (text[0] < leads[i].low || text[0] > leads[i].high)
+			continue;
+		if (leads[i].bytes > 1 &&
+		    (text[1] < leads[i].second_low || text[1] > leads[i].second_high))
+			return 0;
+		for (int b = 2; b < leads[i].bytes; b++)
+			if ((text[b] & 0xc0) != 0x80)
+				return 0;
+		return leads[i].bytes;
+	}
+	return 0;
+}
+
+/* Names of files may be any bytes, JSON may not. */
+static void make_utf8(char *text)
+{
+	while (*text) {
+		const int length = utf8_length((const unsigned char *)text);
+		if (length == 0)
+			*text = '?';
+		text += length > 0 ? length : 1;
+	}
+}
+
 void tool_json_line(cJSON *object)
 {
 	char *text = cJSON_PrintUnformatted(object);
+	if (text)
+		make_utf8(text);
 	puts(text ? text : "{\"error\":\"out of memory\"}");
 	cJSON_free(text);
 	cJSON_Delete(object);

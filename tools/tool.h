@@ -76,7 +76,10 @@ int tool_plan_progress(void *user, int32_t step, int32_t steps, const char *what
 void tool_json_line(cJSON *object);
 /* Strictly parses a decimal integer within [low, high]. */
 bool tool_integer(const char *text, int64_t low, int64_t high, int64_t *value);
-/* Position of `text` in the n names, or a usage error that names the option. */
+/* The same of a command's option `key`, or a usage error that names it and the bounds. */
+int64_t tool_number(struct argp_state *state, const struct argp_option *options, int key,
+		    const char *text, int64_t low, int64_t high);
+/* Position of `text` in the n names, or a usage error that names the option and all of them. */
 int tool_choice(struct argp_state *state, const char *option, const char *text,
 		const char *const *names, int n);
 /* What the last --model or -m of a command line names, otherwise `model`: it is taken before the

@@ -41,10 +41,10 @@ struct hys_context_options {
 	/* Where built programs are kept. NULL = $HYS_CACHE_DIR, else
 	 * $XDG_CACHE_HOME/hyscale, else ~/.cache/hyscale. "" = nowhere. */
 	const char *cache_dir;
-	/* Comma list of capabilities to pretend away ("avx2", "fp16", "mma"),
+	/* Comma list of capabilities to pretend away ("avx2", "f16c", "mma"),
 	 * so that slower paths can be reached. "defects" takes devices on too
-	 * whose driver is known to compute wrong results, for tests.
-	 * NULL = $HYS_DISABLE. */
+	 * whose driver is known to compute wrong results, for tests. A name
+	 * that no backend has is HYS_INVALID_ARGUMENT. NULL = $HYS_DISABLE. */
 	const char *disable;
 	/* Threads of the CPU backend; 0 = what OpenMP would use, cut to the
 	 * CPUs this process may run on. */

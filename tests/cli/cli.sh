@@ -63,10 +63,33 @@ expect "plan a schedule as JSON" 0 '"always_exact":' "$hyscale" plan --model msa
 expect "plan a short schedule" 0 "whole run" "$hyscale" plan --model nsa --tokens 4096 --device openmp --schedule exact --steps 3
 expect "plan unknown schedule" 2 "progressive, exact, dense" "$hyscale" plan --model dsv32 --tokens 4096 --device openmp --schedule eager
 expect "plan no room for a schedule" 2 "steps" "$hyscale" plan --model dsv32 --tokens 4096 --device openmp --schedule progressive --steps 2
-expect "plan bad layers" 2 "not a number of layers" "$hyscale" plan --model dsv32 --tokens 4096 --layers 0
-expect "plan bad tokens" 2 "not a number" "$hyscale" plan --model dsv32 --tokens -5
+expect "plan schedule unknown at once" 2 "^hyscale plan: --schedule" sh -c '"$1" plan --model dsv32 --schedule foo 2>&1' sh "$hyscale"
+expect "plan cut without ranks" 2 "[-][-]ranks is needed" "$hyscale" plan --model dsv32 --cut zigzag
+expect "plan network without ranks" 2 "[-][-]ranks is needed" "$hyscale" plan --model dsv32 --network 400,2
+expect "plan unknown cut" 2 "balanced, contiguous, zigzag" "$hyscale" plan --model dsv32 --ranks 2 --cut zig --device openmp
+expect "plan more rows than tokens" 2 "[-][-]rows is 100000, expected at most the 100" "$hyscale" plan --model dsv32 --tokens 100 --rows 100000
+expect "plan more than memory" 0 "^the largest needs [0-9.]+ [TPE]iB, .* has [0-9.]+ .iB left: price fewer" "$hyscale" plan --model dsv32 --tokens 2147483647 --device openmp
+expect "plan times" 0 "predicted: [0-9.]+ (days|years), on one" "$hyscale" plan --model dsv32 --tokens 2147483647 --device openmp
+expect "disable what is not" 2 "HYS_DISABLE has 'avx-512', expected some of .*avx512" env HYS_DISABLE=avx-512 "$hyscale" devices
+expect "help to a full disk" 2 "standard output cannot be written" sh -c '"$1" devices --help > /dev/full' sh "$hyscale"
+for wrong in "bench select --rows" "stream --range" "demo -k" "plan --model dsv32 --tokens" "tune --model dsv32 --rows"; do
+    option=${wrong##* }
+    expect "number of $wrong" 2 "[-][-](${option#--}|topk) is '0', expected a whole number from 1 to [0-9]" "$hyscale" $wrong 0 x
+done
+expect "unknown dtype" 2 "'f64' is unknown; it is one of f32, f16, bf16, f8" "$hyscale" bench select --dtype f64
+# Commands of a help as they stand: none may be broken but by a backslash.
+for command in devices plan check run bench demo stream tune; do
+    "$hyscale" $command --help > out 2> err
+    if awk '/^Examples:/ { on = 1; next } on && !/^  / && !/^$/ && !/^Exit status/ { bad = 1 } END { exit bad }' out; then passed=$((passed + 1))
+    else note_failure "$command --help" "an example is broken in two"; fi
+done
+expect "plan bad layers" 2 "[-][-]layers is '0'" "$hyscale" plan --model dsv32 --tokens 4096 --layers 0
+expect "plan bad tokens" 2 "[-][-]tokens is '-5'" "$hyscale" plan --model dsv32 --tokens -5
 
 expect "check" 0 "1 passed, 0 failed" "$hyscale" check --device openmp "$good"
+mkfifo pipe && expect "a pipe" 2 "not a regular file" "$hyscale" check --device openmp pipe
+cp "$good" $'named\xff\xc3\xa9.safetensors'
+expect "JSON of a strange name" 0 '"case":"named.é.safetensors"' "$hyscale" check --device openmp --json $'named\xff\xc3\xa9.safetensors'
 expect "check as JSON" 0 '"pass":true' "$hyscale" check --device openmp --json "$attention"
 expect "missing file" 2 "cannot be opened" "$hyscale" check --device openmp missing.safetensors
 : > empty.safetensors
@@ -97,6 +120,10 @@ cmp -s picks.safetensors again.safetensors && passed=$((passed + 1)) || { : > ou
 cp "$good" own.safetensors && ln -s own.safetensors link.safetensors
 expect "run on itself" 2 "both the input and the output" "$hyscale" run select own.safetensors ./link.safetensors --device openmp
 cmp -s "$good" own.safetensors && passed=$((passed + 1)) || { : > out; : > err; note_failure "run on itself" "the input is another"; }
+expect "run with K beyond the keys" 2 "topk is 999999, expected at most the 160 that there are" "$hyscale" run select "$good" picks.safetensors --device openmp --set topk=999999
+expect "run with K 0" 2 "topk is 0, expected a whole number from 1 on" "$hyscale" run select "$good" picks.safetensors --device openmp --set topk=0
+expect "run without q" 2 "no tensor 'q', which attention_forward reads" "$hyscale" run attention_forward "$good" o.safetensors --device openmp
+expect "run without o_a" 2 "no tensor 'o_a', which merge reads" "$hyscale" run merge "$good" o.safetensors --device openmp
 expect "bad set" 2 "expected key=value" "$hyscale" run select "$good" picks.safetensors --set topk
 expect "bad topk" 2 "topk" "$hyscale" run select "$good" picks.safetensors --device openmp --set topk=-3
 expect "bad method" 2 "expected one of default, exact, coarse, coarse_to_fine" "$hyscale" run select "$good" picks.safetensors --set method=fast

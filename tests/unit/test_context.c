@@ -271,15 +271,33 @@ static void test_disable(void **state)
 	struct hys_context *context;
 
 	(void)state;
-	options.disable = "avx2,mma, fp16";
+	options.disable = "avx2,amx, f16c";
 	context = make(&options);
 	assert_true(hys_host_disabled(&context->host, "avx2"));
-	assert_true(hys_host_disabled(&context->host, "mma"));
-	assert_true(hys_host_disabled(&context->host, "fp16"));
+	assert_true(hys_host_disabled(&context->host, "amx"));
+	assert_true(hys_host_disabled(&context->host, "f16c"));
 	assert_false(hys_host_disabled(&context->host, "avx"));
 	assert_false(hys_host_disabled(&context->host, "avx512"));
 	assert_false(hys_host_disabled(&context->host, ""));
 	hys_context_destroy(context);
+}
+
+static void test_disable_what_is_not(void **state)
+{
+	static const char *const lists[] = {"avx-512", "avx2,foo", "avx", "avx2 ,x", "AVX2"};
+	struct hys_context_options options = cpu_only();
+	struct hys_context *context = NULL;
+	struct hys_error error;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		options.disable = lists[i];
+		assert_int_equal(hys_context_create(&options, &context, &error),
+				 HYS_INVALID_ARGUMENT);
+		assert_null(context);
+		assert_non_null(strstr(error.message, "options.disable has '"));
+		assert_non_null(strstr(error.message, "avx2, "));
+	}
 }
 
 static void test_disable_from_the_environment(void **state)
@@ -560,6 +578,7 @@ int main(void)
 		cmocka_unit_test(test_wrong_options),
 		cmocka_unit_test(test_cache_folder),
 		cmocka_unit_test(test_disable),
+		cmocka_unit_test(test_disable_what_is_not),
 		cmocka_unit_test(test_disable_from_the_environment),
 		cmocka_unit_test(test_the_cpu_device),
 		cmocka_unit_test(test_fork),
