@@ -439,7 +439,9 @@ hys_status hys_ocl_discover(struct hys_discovery *discovery, struct hys_error *e
 				       types[i], error);
 	if (status == HYS_OK && seen->considered == 0)
 		status = hys_fail(error, HYS_NO_DEVICE, 0,
-				  "the OpenCL platforms that are installed (%u) have no devices",
+				  "the OpenCL platforms that are installed (%u) have no devices: see "
+				  "what clinfo says; PoCL needs a folder that it can write to, "
+				  "POCL_CACHE_DIR",
 				  platform_count);
 cleanup:
 	hys_free(&discovery->host->allocator, seen);

@@ -274,7 +274,7 @@ def _load() -> ctypes.CDLL:
             library.hys_version_number.restype = c_int
             _check_version(library, path)
         except (OSError, AttributeError) as error:
-            problems.append(f"{path}: {error}")
+            problems.append(str(error) if str(error).startswith(f"{path}: ") else f"{path}: {error}")
             continue
         for name, result, arguments in _FUNCTIONS:
             function = getattr(library, name)
