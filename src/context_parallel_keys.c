@@ -128,7 +128,7 @@ static hys_status prepare(struct hys_cp_keys *keys, const struct hys_tensor *loc
 		keys->buffer = hys_cp_take(batch->cp, batch->plan, true, bytes, error);
 	if (batch->on_device && !keys->buffer)
 		HYS_TRY(error->status);
-	if (keys->local.buffer)
+	if (keys->buffer && keys->local.buffer)
 		HYS_TRY(copy_own(keys, error));
 	keys->tensor =
 		hys_cp_tensor(keys->buffer ? keys->buffer : keys->host, local, local->dtype, rows);
