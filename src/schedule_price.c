@@ -178,6 +178,10 @@ static void add_prices(struct hys_text *text, size_t start, const struct hys_sch
 
 	for (size_t i = 0; i < 3; i++) {
 		hys_text_pad(text, start, PRICE_COLUMN + i * PRICE_WIDTH);
+		if (flops[i] <= 0) {
+			hys_text_add(text, "none");
+			continue;
+		}
 		hys_text_add_flops(text, flops[i]);
 		add_seconds(text, seconds[i]);
 	}

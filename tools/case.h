@@ -62,6 +62,11 @@ struct case_verdict {
 	bool pass;
 	double worst, tolerance;
 	char what[64];
+	/* of the tensor `what`, when that failed: the element that is furthest off, of indices the first
+	 * that differs; rank 0 = none */
+	int32_t rank;
+	int64_t at[ST_RANK_MAX];
+	double expected, got;
 };
 struct case_verdict case_compare(const struct tool_case *c, const struct case_run *run);
 

@@ -57,6 +57,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 	return 0;
 }
 
+static void print_where(const struct case_verdict *verdict)
+{
+	if (verdict->rank == 0)
+		return;
+	printf("      %s [", verdict->what);
+	for (int32_t d = 0; d < verdict->rank; d++)
+		printf("%s%lld", d ? ", " : "", (long long)verdict->at[d]);
+	printf("]: expected %.9g, got %.9g\n", verdict->expected, verdict->got);
+}
+
 static void report(const struct check *check, const char *path, const struct hys_device_info *info,
 		   const char *kernel, const struct case_verdict *verdict, const char *message)
 {
@@ -72,6 +82,14 @@ static void report(const struct check *check, const char *path, const struct hys
 		cJSON_AddNumberToObject(line, "worst_error", verdict->worst);
 		cJSON_AddNumberToObject(line, "tolerance", verdict->tolerance);
 		cJSON_AddStringToObject(line, "worst_tensor", verdict->what);
+		if (verdict->rank > 0) {
+			cJSON *at = cJSON_AddArrayToObject(line, "at");
+			for (int32_t d = 0; d < verdict->rank; d++)
+				cJSON_AddItemToArray(at,
+						     cJSON_CreateNumber((double)verdict->at[d]));
+			cJSON_AddNumberToObject(line, "expected", verdict->expected);
+			cJSON_AddNumberToObject(line, "got", verdict->got);
+		}
 		if (message[0])
 			cJSON_AddStringToObject(line, "message", message);
 		tool_json_line(line);
@@ -85,6 +103,7 @@ static void report(const struct check *check, const char *path, const struct hys
 	else
 		printf("  %-9s  error %.1e  tolerance %.1e\n", verdict->what, verdict->worst,
 		       verdict->tolerance);
+	print_where(verdict);
 	fflush(stdout);
 }
 

@@ -64,9 +64,13 @@ static void check_options(const struct plan_command *plan, struct argp_state *st
 		argp_error(state,
 			   "--schedule '%s' is not known; it is one of progressive, exact, dense",
 			   plan->schedule.name);
-	if (!ranks->ranks && (ranks->network || ranks->cut || ranks->documents))
+	bool of_ranks = ranks->network || ranks->cut || ranks->documents;
+	for (int op = 0; op < HYS_OP_COUNT; op++)
+		of_ranks = of_ranks || ranks->rates[op] > 0;
+	if (of_ranks && !ranks->ranks)
 		argp_error(state,
-			   "--network, --cut and --documents are of a job: --ranks is needed");
+			   "--network, --cut, --documents and --rate are of a job: --ranks is "
+			   "needed");
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)

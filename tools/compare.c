@@ -317,6 +317,33 @@ static bool same_shape(const struct st_tensor *expected, const struct hys_tensor
 	return same;
 }
 
+/* Where a tensor that failed is wrong: what a row's search begins with. */
+static void locate(struct case_verdict *verdict, const struct st_tensor *expected,
+		   const struct hys_tensor *got)
+{
+	const bool first = expected->dtype == HYS_I32;
+	double most = 0;
+	int64_t at = -1;
+	for (int64_t i = 0; i < elements(expected) && !(first && at >= 0); i++) {
+		const double off = fabs(tool_get(expected->dtype, expected->data, i) -
+					tool_get(got->dtype, got->host, i));
+		if (off > most || (isnan(off) && !isnan(most))) {
+			most = off;
+			at = i;
+		}
+	}
+	verdict->rank = 0;
+	if (at < 0)
+		return;
+	verdict->rank = expected->rank;
+	verdict->expected = tool_get(expected->dtype, expected->data, at);
+	verdict->got = tool_get(got->dtype, got->host, at);
+	for (int32_t d = expected->rank - 1; d >= 0; d--) {
+		verdict->at[d] = at % expected->shape[d];
+		at /= expected->shape[d];
+	}
+}
+
 static void compare_tensor(struct case_verdict *verdict, const struct tool_case *c,
 			   const struct case_run *run, const struct st_tensor *expected,
 			   double logit_factor)
@@ -342,6 +369,8 @@ static void compare_tensor(struct case_verdict *verdict, const struct tool_case 
 		compare_dense(verdict, name, expected, got,
 			      logit_factor * dense_tolerance(dtype, name[0] == 'd'));
 	}
+	if (!verdict->pass && strcmp(verdict->what, name) == 0)
+		locate(verdict, expected, &got->tensor);
 }
 
 struct case_verdict case_compare(const struct tool_case *c, const struct case_run *run)

@@ -87,6 +87,10 @@ expect "plan bad layers" 2 "[-][-]layers is '0'" "$hyscale" plan --model dsv32 -
 expect "plan bad tokens" 2 "[-][-]tokens is '-5'" "$hyscale" plan --model dsv32 --tokens -5
 
 expect "check" 0 "1 passed, 0 failed" "$hyscale" check --device openmp "$good"
+{ header '{"__metadata__":{"format":"hyscale-case-1","op":"attention","problem":"{\"dense\":true}"},"q":{"dtype":"F32","shape":[1,1,4],"data_offsets":[0,16]},"k":{"dtype":"F32","shape":[1,1,4],"data_offsets":[16,32]},"v":{"dtype":"F32","shape":[1,1,4],"data_offsets":[32,48]},"expect.o":{"dtype":"F32","shape":[1,1,4],"data_offsets":[48,64]}}' 60
+    printf '\0\0\200\077'; } > failing.safetensors
+expect "check a failure" 1 "^      o .0, 0, 3.: expected 1, got 0" "$hyscale" check --device openmp failing.safetensors
+expect "check a failure as JSON" 1 '"at":.0,0,3.,"expected":1,"got":0' "$hyscale" check --device openmp --json failing.safetensors
 mkfifo pipe && expect "a pipe" 2 "not a regular file" "$hyscale" check --device openmp pipe
 cp "$good" $'named\xff\xc3\xa9.safetensors'
 expect "JSON of a strange name" 0 '"case":"named.é.safetensors"' "$hyscale" check --device openmp --json $'named\xff\xc3\xa9.safetensors'
