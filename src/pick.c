@@ -1,23 +1,13 @@
 /* Choosing the kernel of one operation on one device: what can run, in the
  * order of the backend's table, unless the caller, a file, wisdom or a
  * measurement says otherwise. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "planner.h"
-#include "text.h"
 #include "partition.h"
+#include "pick.h"
+#include "text.h"
 #include "trial.h"
-
-#define CANDIDATES_MAX 64
-#define MEASURE_REPEATS 3
-/* After the first, in each of which all take turns that have not taken so many times longer than the fastest. */
-#define ROUNDS 3
-#define BEATEN 3.0
-/* Kernels that are expected to be so many times slower than the fastest so far are not measured: to build and
- * test each takes seconds on a GPU. */
-#define HOPELESS 8.0
 
 /* ---- the reference device ---- */
 
@@ -58,19 +48,7 @@ void hys_picker_clear(struct hys_picker *picker)
 
 /* ---- one candidate ---- */
 
-struct attempt {
-	struct hys_picker *picker;
-	hys_op op;
-	int32_t index; /* of the device in the plan */
-	struct hys_device *device;
-	struct hys_choice *choice;
-	bool named;	   /* the candidates were asked for by name */
-	hys_status status; /* why the last one cannot run */
-	const char *last;  /* its name */
-	char reason[HYS_REASON_SIZE];
-};
-
-static hys_status check_needs(struct attempt *attempt, const struct hys_kernel *kernel)
+static hys_status check_needs(struct hys_attempt *attempt, const struct hys_kernel *kernel)
 {
 	const uint64_t missing = kernel->needs & ~attempt->device->capabilities;
 	const char *const *names = attempt->device->backend->capability_names;
@@ -87,7 +65,7 @@ static hys_status check_needs(struct attempt *attempt, const struct hys_kernel *
 }
 
 /* A self-test finds wrong results; nothing ends a kernel that waits forever. */
-static hys_status check_wanted(struct attempt *attempt, const struct hys_kernel *kernel)
+static hys_status check_wanted(struct hys_attempt *attempt, const struct hys_kernel *kernel)
 {
 	if (attempt->named || !(kernel->unproven || kernel->order_free))
 		return HYS_OK;
@@ -98,7 +76,7 @@ static hys_status check_wanted(struct attempt *attempt, const struct hys_kernel 
 	return HYS_UNSUPPORTED;
 }
 
-static hys_status check_memory(struct attempt *attempt, const struct hys_kernel *kernel)
+static hys_status check_memory(struct hys_attempt *attempt, const struct hys_kernel *kernel)
 {
 	struct hys_plan *plan = attempt->picker->plan;
 	const int64_t most = hys_plan_rows_max(plan, attempt->op);
@@ -120,7 +98,7 @@ static hys_status check_memory(struct attempt *attempt, const struct hys_kernel 
 	return HYS_OUT_OF_MEMORY;
 }
 
-static bool is_trusted(struct attempt *attempt, const struct hys_kernel *kernel)
+static bool is_trusted(struct hys_attempt *attempt, const struct hys_kernel *kernel)
 {
 	struct hys_context *context = attempt->picker->context;
 	bool trusted;
@@ -132,7 +110,7 @@ static bool is_trusted(struct attempt *attempt, const struct hys_kernel *kernel)
 	return trusted;
 }
 
-static hys_status trust(struct attempt *attempt, const struct hys_kernel *kernel)
+static hys_status trust(struct hys_attempt *attempt, const struct hys_kernel *kernel)
 {
 	struct hys_context *context = attempt->picker->context;
 	struct hys_error error = {HYS_OK, 0, ""};
@@ -148,7 +126,7 @@ static hys_status trust(struct attempt *attempt, const struct hys_kernel *kernel
 }
 
 /* The reference of the CPU backend is what others are compared with. */
-static hys_status check_itself(struct attempt *attempt, const struct hys_kernel *kernel,
+static hys_status check_itself(struct hys_attempt *attempt, const struct hys_kernel *kernel,
 			       void *program)
 {
 	struct hys_picker *picker = attempt->picker;
@@ -178,7 +156,8 @@ static hys_status check_itself(struct attempt *attempt, const struct hys_kernel 
 	return status == HYS_OK ? trust(attempt, kernel) : status;
 }
 
-static hys_status build(struct attempt *attempt, const struct hys_kernel *kernel, void **program)
+static hys_status build(struct hys_attempt *attempt, const struct hys_kernel *kernel,
+			void **program)
 {
 	struct hys_error error = {HYS_OK, 0, ""};
 	hys_status status = hys_builds_take(attempt->picker, attempt->op, attempt->index, kernel,
@@ -190,7 +169,7 @@ static hys_status build(struct attempt *attempt, const struct hys_kernel *kernel
 }
 
 /* What can be told without its program. */
-static hys_status check(struct attempt *attempt, const struct hys_kernel *kernel)
+static hys_status check(struct hys_attempt *attempt, const struct hys_kernel *kernel)
 {
 	const struct hys_problem *problem = &attempt->picker->plan->problem;
 	hys_status status;
@@ -207,7 +186,7 @@ cleanup:
 }
 
 /* Whether the kernel can run; why not is left in the attempt. */
-static bool try_kernel(struct attempt *attempt, const struct hys_kernel *kernel, void **program)
+bool hys_attempt_try(struct hys_attempt *attempt, const struct hys_kernel *kernel, void **program)
 {
 	hys_status status;
 
@@ -225,7 +204,7 @@ cleanup:
 	return false;
 }
 
-static void note_why_not(struct attempt *attempt, const char *name, const char *reason)
+void hys_attempt_note(struct hys_attempt *attempt, const char *name, const char *reason)
 {
 	struct hys_choice *choice = attempt->choice;
 	struct hys_text text = {choice->why_not, sizeof(choice->why_not), strlen(choice->why_not)};
@@ -234,14 +213,6 @@ static void note_why_not(struct attempt *attempt, const char *name, const char *
 }
 
 /* ---- candidates ---- */
-
-struct candidates {
-	const struct hys_kernel *kernels[CANDIDATES_MAX];
-	int32_t count;
-	const char *why; /* the first is first */
-	bool only;	 /* no other will do */
-	bool named;	 /* asked for by name */
-};
 
 static bool in_list(const char *list, const char *name)
 {
@@ -264,18 +235,18 @@ static const struct hys_kernel *find_kernel(const struct hys_backend *backend, h
 	return NULL;
 }
 
-static void add_candidate(struct candidates *candidates, const struct hys_kernel *kernel)
+static void add_candidate(struct hys_candidates *candidates, const struct hys_kernel *kernel)
 {
 	for (int32_t i = 0; i < candidates->count; i++)
 		if (candidates->kernels[i] == kernel)
 			return;
-	if (candidates->count < CANDIDATES_MAX)
+	if (candidates->count < HYS_CANDIDATES_MAX)
 		candidates->kernels[candidates->count++] = kernel;
 }
 
 /* Those of the list, or, without one, all but those whose tiles nobody measures. */
-static void add_listed(const struct attempt *attempt, const char *list,
-		       struct candidates *candidates)
+static void add_listed(const struct hys_attempt *attempt, const char *list,
+		       struct hys_candidates *candidates)
 {
 	const struct hys_backend *backend = attempt->device->backend;
 	const bool measures = attempt->picker->wish->effort == HYS_EFFORT_MEASURE;
@@ -290,7 +261,7 @@ static void add_listed(const struct attempt *attempt, const char *list,
 }
 
 /* Wisdom's choice, if its kernel still exists. */
-static void add_wise(const struct attempt *attempt, struct candidates *candidates)
+static void add_wise(const struct hys_attempt *attempt, struct hys_candidates *candidates)
 {
 	struct hys_context *context = attempt->picker->context;
 	const struct hys_kernel *kernel = NULL;
@@ -308,8 +279,8 @@ static void add_wise(const struct attempt *attempt, struct candidates *candidate
 	candidates->why = "the fastest known (wisdom)";
 }
 
-static hys_status list_candidates(const struct attempt *attempt, struct candidates *candidates,
-				  struct hys_error *error)
+static hys_status list_candidates(const struct hys_attempt *attempt,
+				  struct hys_candidates *candidates, struct hys_error *error)
 {
 	const struct hys_wish *wish = attempt->picker->wish;
 	const struct hys_kernel *fixed;
@@ -351,15 +322,15 @@ static hys_status list_candidates(const struct attempt *attempt, struct candidat
 
 /* ---- choosing ---- */
 
-static void choose(struct attempt *attempt, const struct hys_kernel *kernel, void *program,
-		   const char *why)
+void hys_attempt_choose(struct hys_attempt *attempt, const struct hys_kernel *kernel, void *program,
+			const char *why)
 {
 	attempt->choice->kernel = kernel;
 	attempt->choice->program = program;
 	snprintf(attempt->choice->why, sizeof(attempt->choice->why), "%s", why);
 }
 
-static hys_status fail_all(const struct attempt *attempt, struct hys_error *error)
+hys_status hys_attempt_fail(const struct hys_attempt *attempt, struct hys_error *error)
 {
 	if (!attempt->last)
 		return hys_fail(error, HYS_UNSUPPORTED, 0, "%s has no kernel for %s",
@@ -369,219 +340,27 @@ static hys_status fail_all(const struct attempt *attempt, struct hys_error *erro
 			attempt->reason);
 }
 
-static hys_status choose_first(struct attempt *attempt, const struct candidates *candidates,
+static hys_status choose_first(struct hys_attempt *attempt, const struct hys_candidates *candidates,
 			       struct hys_error *error)
 {
 	void *program;
 
 	for (int32_t i = 0; i < candidates->count; i++) {
-		if (try_kernel(attempt, candidates->kernels[i], &program)) {
-			choose(attempt, candidates->kernels[i], program,
-			       i == 0 || candidates->only ? candidates->why
-							  : "most preferred that can run");
+		if (hys_attempt_try(attempt, candidates->kernels[i], &program)) {
+			hys_attempt_choose(attempt, candidates->kernels[i], program,
+					   i == 0 || candidates->only
+						   ? candidates->why
+						   : "most preferred that can run");
 			return HYS_OK;
 		}
-		note_why_not(attempt, candidates->kernels[i]->name, attempt->reason);
+		hys_attempt_note(attempt, candidates->kernels[i]->name, attempt->reason);
 	}
-	return fail_all(attempt, error);
+	return hys_attempt_fail(attempt, error);
 }
 
-/* Large enough to tell kernels apart, small enough to wait for: of a GPU that has nothing to do on most of its
- * units they tell little. */
-static struct hys_trial_size measure_size(const struct hys_plan *plan,
-					  const struct hys_device_info *info)
+static struct hys_attempt attempt_of(struct hys_picker *picker, hys_op op, int32_t device)
 {
-	const struct hys_size most = hys_plan_size_max(plan, HYS_OP_SELECT, plan->rows_max);
-	const bool gpu = info->kind == HYS_DEVICE_GPU;
-	const int64_t rows = gpu ? hys_max64(64, INT64_C(8) * info->compute_units) : 64;
-	const int64_t keys = gpu ? 8192 : 4096;
-	struct hys_trial_size size = {
-		.rows = hys_min64(plan->rows_max, rows),
-		.keys = hys_min64(plan->keys_max, keys * plan->problem.scoring.pool),
-		.window_keys = hys_min64(plan->window_keys_max, 256),
-	};
-
-	size.topk = hys_min64(plan->problem.choosing.topk_max, hys_max64(1, most.entries));
-	return size;
-}
-
-/* "the fastest here, 1.2 ms" */
-static void describe_time(char *reason, size_t size, const char *what, double seconds)
-{
-	struct hys_text text = {reason, size, 0};
-
-	hys_text_add(&text, "%s, ", what);
-	hys_text_add_seconds(&text, seconds);
-}
-
-static void note_time(struct attempt *attempt, const char *name, double seconds)
-{
-	char reason[64];
-
-	describe_time(reason, sizeof(reason), "slower", seconds);
-	note_why_not(attempt, name, reason);
-}
-
-static hys_status learn(struct attempt *attempt, double seconds, struct hys_error *error)
-{
-	struct hys_context *context = attempt->picker->context;
-	hys_status status;
-
-	pthread_mutex_lock(&context->lock);
-	status = hys_wisdom_learn(context->wisdom, attempt->op, attempt->picker->problem_hash,
-				  hys_device_signature(attempt->device),
-				  attempt->choice->kernel->name, seconds, error);
-	pthread_mutex_unlock(&context->lock);
-	return status;
-}
-
-/* ---- the fastest ---- */
-
-struct entrant {
-	const struct hys_kernel *kernel;
-	void *program;
-	double seconds; /* the shortest so far; infinite when it failed */
-};
-
-struct contest {
-	struct attempt *attempt;
-	struct hys_trial trial; /* the same call for all */
-	struct entrant entrants[CANDIDATES_MAX];
-	int32_t count;
-};
-
-/* The first of the fastest; NULL when none is left. */
-static struct entrant *leader_of(struct contest *contest)
-{
-	struct entrant *leader = NULL;
-	double best = (double)INFINITY;
-
-	for (int32_t i = 0; i < contest->count; i++)
-		if (contest->entrants[i].seconds < best) {
-			leader = &contest->entrants[i];
-			best = leader->seconds;
-		}
-	return leader;
-}
-
-/* Times it once more. What fails is out, and says why. */
-static void time_entrant(struct contest *contest, struct entrant *entrant)
-{
-	struct attempt *attempt = contest->attempt;
-	const struct hys_site site = {attempt->picker->context, attempt->device};
-	struct hys_error failure = {HYS_OK, 0, ""};
-	double seconds;
-	const hys_status status =
-		hys_trial_run(&contest->trial, &site, entrant->kernel, entrant->program,
-			      MEASURE_REPEATS, NULL, &seconds, &failure);
-
-	if (status == HYS_OK) {
-		entrant->seconds = fmin(entrant->seconds, seconds);
-		return;
-	}
-	entrant->seconds = (double)INFINITY;
-	attempt->status = status;
-	snprintf(attempt->reason, sizeof(attempt->reason), "%.180s", failure.message);
-	note_why_not(attempt, entrant->kernel->name, attempt->reason);
-}
-
-/* Whether there is another and measuring this one is no use; says so. */
-static bool is_out(struct contest *contest, const struct hys_kernel *kernel)
-{
-	struct attempt *attempt = contest->attempt;
-	const struct entrant *leader = leader_of(contest);
-	char reason[64];
-
-	if (!leader)
-		return false;
-	if (kernel == hys_reference_kernel(attempt->device->backend, attempt->op)) {
-		note_why_not(attempt, kernel->name, "only when no other can run");
-		return true;
-	}
-	if (leader->kernel->efficiency <= HOPELESS * kernel->efficiency)
-		return false;
-	snprintf(reason, sizeof(reason), "not measured, expected to be %.0f times slower",
-		 leader->kernel->efficiency / kernel->efficiency);
-	note_why_not(attempt, kernel->name, reason);
-	return true;
-}
-
-static void enter(struct contest *contest, const struct hys_kernel *kernel)
-{
-	struct entrant *entrant = &contest->entrants[contest->count];
-
-	if (is_out(contest, kernel))
-		return;
-	*entrant = (struct entrant){.kernel = kernel, .seconds = (double)INFINITY};
-	if (!try_kernel(contest->attempt, kernel, &entrant->program)) {
-		note_why_not(contest->attempt, kernel->name, contest->attempt->reason);
-		return;
-	}
-	contest->count++;
-	time_entrant(contest, entrant);
-}
-
-/* All that may still win take turns, so that what disturbs one of them disturbs the others, too. The first of a
- * process are slow, so that one alone is timed again as well. */
-static void take_turns(struct contest *contest)
-{
-	const int32_t rounds = contest->count > 1 ? ROUNDS : 1;
-
-	for (int32_t round = 0; round < rounds; round++)
-		for (int32_t i = 0; i < contest->count; i++) {
-			const struct entrant *leader = leader_of(contest);
-
-			if (leader && contest->entrants[i].seconds <= BEATEN * leader->seconds)
-				time_entrant(contest, &contest->entrants[i]);
-		}
-}
-
-/* The leader becomes the choice; the others say how slow they were. */
-static hys_status settle(struct contest *contest, struct hys_error *error)
-{
-	struct attempt *attempt = contest->attempt;
-	struct entrant *leader = leader_of(contest);
-	char why[64];
-
-	if (!leader)
-		return fail_all(attempt, error);
-	for (int32_t i = 0; i < contest->count; i++)
-		if (&contest->entrants[i] != leader &&
-		    contest->entrants[i].seconds < (double)INFINITY)
-			note_time(attempt, contest->entrants[i].kernel->name,
-				  contest->entrants[i].seconds);
-	describe_time(why, sizeof(why), "the fastest here", leader->seconds);
-	choose(attempt, leader->kernel, leader->program, why);
-	leader->program = NULL;
-	return learn(attempt, leader->seconds, error);
-}
-
-static hys_status choose_fastest(struct attempt *attempt, const struct candidates *candidates,
-				 struct hys_error *error)
-{
-	const struct hys_plan *plan = attempt->picker->plan;
-	const struct hys_trial_size size = measure_size(plan, &attempt->device->info);
-	struct contest contest = {.attempt = attempt};
-	hys_status status;
-
-	HYS_TRY(hys_trial_make(&contest.trial, attempt->picker->context, &plan->problem,
-			       attempt->op, &size, error));
-	for (int32_t i = 0; i < candidates->count; i++)
-		enter(&contest, candidates->kernels[i]);
-	take_turns(&contest);
-	status = settle(&contest, error);
-cleanup:
-	for (int32_t i = 0; i < contest.count; i++)
-		if (contest.entrants[i].program)
-			attempt->device->backend->program_destroy(attempt->device,
-								  contest.entrants[i].program);
-	hys_trial_clear(&contest.trial);
-	return status;
-}
-
-static struct attempt attempt_of(struct hys_picker *picker, hys_op op, int32_t device)
-{
-	const struct attempt attempt = {
+	const struct hys_attempt attempt = {
 		.picker = picker,
 		.op = op,
 		.index = device,
@@ -593,8 +372,8 @@ static struct attempt attempt_of(struct hys_picker *picker, hys_op op, int32_t d
 
 const struct hys_kernel *hys_pick_likely(struct hys_picker *picker, hys_op op, int32_t device)
 {
-	struct candidates candidates;
-	struct attempt attempt = attempt_of(picker, op, device);
+	struct hys_candidates candidates;
+	struct hys_attempt attempt = attempt_of(picker, op, device);
 
 	if (list_candidates(&attempt, &candidates, NULL) != HYS_OK)
 		return NULL;
@@ -608,14 +387,14 @@ const struct hys_kernel *hys_pick_likely(struct hys_picker *picker, hys_op op, i
 hys_status hys_pick_kernel(struct hys_picker *picker, hys_op op, int32_t device,
 			   struct hys_error *error)
 {
-	struct candidates candidates;
-	struct attempt attempt = attempt_of(picker, op, device);
+	struct hys_candidates candidates;
+	struct hys_attempt attempt = attempt_of(picker, op, device);
 	hys_status status = list_candidates(&attempt, &candidates, error);
 
 	if (status != HYS_OK)
 		return status;
 	attempt.named = candidates.named;
 	if (picker->wish->effort == HYS_EFFORT_MEASURE && !candidates.only)
-		return choose_fastest(&attempt, &candidates, error);
+		return hys_choose_fastest(&attempt, &candidates, error);
 	return choose_first(&attempt, &candidates, error);
 }
