@@ -6,8 +6,9 @@
  * in the work-items that hold them, then over four lanes.
  * Options besides those of select_scan.clh: KEY_SETS (64 keys each of a warpgroup), LOCAL_BYTES,
  * ACTIVATION (0 = none, 1 = relu, 2 = relu with a negative scale). */
-#define LINE_LISTS 8 /* one for each warp that scores */
-#define BLOCK_KEYS (KEY_SETS * 128)
+#define KEY_GROUPS 2 /* warpgroups that score */
+#define LINE_LISTS (4 * KEY_GROUPS) /* one for each warp that scores */
+#define BLOCK_KEYS (KEY_GROUPS * KEY_SETS * 64)
 #include "select_scan.clh"
 
 #if INDEX_TYPE == TYPE_F8E4M3
@@ -17,13 +18,13 @@
 #endif
 #include "wgmma.clh"
 
-#define WARPS 8
-#define CONSUMERS 256
+#define WARPS (4 * KEY_GROUPS)
+#define CONSUMERS (WARPS * 32)
 #define ITEMS (CONSUMERS + 128) /* a warpgroup more, of which one warp copies */
 #define TILE_BYTES (64 * ROW_BYTES)
 #define SLOTS (131072 / TILE_BYTES)
 #define PENDING 3 /* tiles of keys that are copied ahead of the one that is handed over */
-#define KEY_TILES (2 * KEY_SETS)
+#define KEY_TILES (KEY_GROUPS * KEY_SETS)
 #define LINES_AT_ONCE (16 / KEY_SETS)
 #define NO_LINE TILE_LINES
 
@@ -232,7 +233,7 @@ INLINE void produce(const struct shared *s, struct keys keys, const __global uch
 	hand_over(s, &p, 0);
 }
 
-/* ---- the consumers: two warpgroups ---- */
+/* ---- the consumers: KEY_GROUPS warpgroups ---- */
 
 /* Where scores go: to lists, what exceeds a line's threshold, or all of them to the sample. */
 struct sink {
@@ -338,91 +339,109 @@ INLINE void load_scales(const struct keys *keys, struct range range, int positio
 	}
 }
 
+/* Where a consumer is, and what it has of a block. */
+struct consumer {
+	uint lane, warp, ring;
+	uint at;      /* slots */
+	int position; /* of its first score */
+	int key;
+	float scales[KEY_SETS / 2];
+};
+
+/* Scores of the keys of sets `set` to `set` + 3. */
+INLINE void put_scores(const struct shared *s, const struct sink *sink, const struct consumer *c,
+		       struct range range, int line, int set, const float sums[2],
+		       struct listing *listing)
+{
+	if (sink->sample)
+		put_sample(sink, line, range, c->position + set * 64, sums[0], sums[1]);
+	else
+		put_listed(sink, s, line, listing, c->key + set * 64, sums[0], sums[1], c->lane,
+			   c->warp);
+}
+
+/* Of LINES_AT_ONCE lines: while one set of sums is made, the other is added up. */
+INLINE void score_lines(const struct shared *s, const struct sink *sink, struct consumer *c,
+			struct fragment keys[KEY_SETS][STEPS], struct range range)
+{
+	const uint lane = c->lane;
+	wait_slot(s, c->at);
+	START(SET_A, keys[0], c->ring + c->at % SLOTS * TILE_BYTES)
+	UNROLL for (int l = 0; l < LINES_AT_ONCE; l++, c->at++)
+	{
+		const uint slot = c->at % SLOTS, tile = c->ring + slot * TILE_BYTES;
+		const int line = s->slots[slot].line;
+		float line_scale = 1.0f, scores[2], sums[2];
+		DECLARE_WEIGHTS;
+		struct listing listing = {0};
+		UNROLL for (int t = 0; t < KEY_SETS; t += 2)
+		{
+			START(SET_B, keys[t + 1], tile)
+			if (t == 0) {
+				LOAD_WEIGHTS(s->weights + slot * PACKED_WEIGHTS);
+				listing = load_listing(s, line, c->warp);
+			}
+			WGMMA_WAIT(1);
+			SUM_SCANNED(SET_A, scores[0])
+			if (t + 2 < KEY_SETS) {
+				START(SET_A, keys[(t + 2) % KEY_SETS], tile)
+				WGMMA_WAIT(1);
+			} else if (l + 1 < LINES_AT_ONCE) {
+				wait_slot(s, c->at + 1);
+				START(SET_A, keys[0], c->ring + (c->at + 1) % SLOTS * TILE_BYTES)
+				WGMMA_WAIT(1);
+			} else {
+				WGMMA_WAIT(0);
+			}
+			if (t + 2 == KEY_SETS)
+				release_slot(s, c->at, lane);
+			SUM_SCANNED(SET_B, scores[1])
+			sums[t / 2 % 2] = scale_score(sum_pairs(scores[0], scores[1], lane),
+						      c->scales[t / 2] * line_scale);
+			if (t % 4 == 2)
+				put_scores(s, sink, c, range, line, t - 2, sums, &listing);
+		}
+	}
+}
+
 INLINE void consume(const struct shared *s, const struct sink *sink, const struct keys *of,
 		    struct range range)
 {
-	const uint item = (uint)get_local_id(0), lane = item & 31u, warp = item / 32u;
-	const uint group = warp / 4u;
+	const uint item = (uint)get_local_id(0);
+	struct consumer c = {item & 31u, item / 32u, local_address(s->ring), 0};
+	const uint lane = c.lane, group = c.warp / 4u;
 	/* of this work-item's first score among the block's keys */
-	const int own = (int)(group * (KEY_SETS * 64u) + (lane >> 1 & 1u) * 64u + warp % 4u * 16u +
-			      (lane & 1u) * 8u + lane / 4u);
-	const uint ring = local_address(s->ring);
-	uint at = 0;
+	const int own = (int)(group * (KEY_SETS * 64u) + (lane >> 1 & 1u) * 64u +
+			      c.warp % 4u * 16u + (lane & 1u) * 8u + lane / 4u);
 	DECLARE_SCAN_SUMS;
 	while (true) {
-		wait_slot(s, at);
-		const int count = s->slots[at % SLOTS].line, block = s->slots[at % SLOTS].block;
+		wait_slot(s, c.at);
+		const int count = s->slots[c.at % SLOTS].line;
+		const int block = s->slots[c.at % SLOTS].block;
 		if (count < 0)
 			break;
 		struct fragment keys[KEY_SETS][STEPS];
-		UNROLL for (uint t = 0; t < KEY_TILES; t++, at++)
+		UNROLL for (uint t = 0; t < KEY_TILES; t++, c.at++)
 		{
-			wait_slot(s, at);
+			wait_slot(s, c.at);
 			if (t / KEY_SETS == group)
-				load_fragments(keys[t % KEY_SETS], ring + at % SLOTS * TILE_BYTES,
-					       warp % 4u, lane);
+				load_fragments(keys[t % KEY_SETS],
+					       c.ring + c.at % SLOTS * TILE_BYTES, c.warp % 4u,
+					       lane);
 			/* one by one: the producer has not handed over the last of them */
-			release_slot(s, at, lane);
+			release_slot(s, c.at, lane);
 		}
 		/* not with 16 bits, whose loop then takes more registers than there are */
 		if (UNIT_BYTES == 1 &&
 		    block * BLOCK_KEYS + (int)group * (KEY_SETS * 64) >= range.count) {
-			pass_lines(s, &at, count, lane);
+			pass_lines(s, &c.at, count, lane);
 			continue;
 		}
-		const int position = block * BLOCK_KEYS + own;
-		const int key = range.first + position * range.step;
-		float scales[KEY_SETS / 2];
-		load_scales(of, range, position, scales);
-		for (int i = 0; i < count; i += LINES_AT_ONCE) {
-			wait_slot(s, at);
-			START(SET_A, keys[0], ring + at % SLOTS * TILE_BYTES)
-			UNROLL for (int l = 0; l < LINES_AT_ONCE; l++, at++)
-			{
-				const uint slot = at % SLOTS, tile = ring + slot * TILE_BYTES;
-				const int line = s->slots[slot].line;
-				float line_scale = 1.0f, scores[2], sums[2];
-				DECLARE_WEIGHTS;
-				struct listing listing = {0};
-				UNROLL for (int t = 0; t < KEY_SETS; t += 2)
-				{
-					START(SET_B, keys[t + 1], tile)
-					if (t == 0) {
-						LOAD_WEIGHTS(s->weights + slot * PACKED_WEIGHTS);
-						listing = load_listing(s, line, warp);
-					}
-					WGMMA_WAIT(1);
-					SUM_SCANNED(SET_A, scores[0])
-					if (t + 2 < KEY_SETS) {
-						START(SET_A, keys[(t + 2) % KEY_SETS], tile)
-						WGMMA_WAIT(1);
-					} else if (l + 1 < LINES_AT_ONCE) {
-						wait_slot(s, at + 1);
-						START(SET_A, keys[0],
-						      ring + (at + 1) % SLOTS * TILE_BYTES)
-						WGMMA_WAIT(1);
-					} else {
-						WGMMA_WAIT(0);
-					}
-					if (t + 2 == KEY_SETS)
-						release_slot(s, at, lane);
-					SUM_SCANNED(SET_B, scores[1])
-					sums[t / 2 % 2] =
-						scale_score(sum_pairs(scores[0], scores[1], lane),
-							    scales[t / 2] * line_scale);
-					if (t % 4 == 0)
-						continue;
-					if (sink->sample)
-						put_sample(sink, line, range,
-							   position + (t - 2) * 64, sums[0],
-							   sums[1]);
-					else
-						put_listed(sink, s, line, &listing,
-							   key + (t - 2) * 64, sums[0], sums[1],
-							   lane, warp);
-				}
-			}
-		}
+		c.position = block * BLOCK_KEYS + own;
+		c.key = range.first + c.position * range.step;
+		load_scales(of, range, c.position, c.scales);
+		for (int i = 0; i < count; i += LINES_AT_ONCE)
+			score_lines(s, sink, &c, keys, range);
 	}
 }
 
