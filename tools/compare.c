@@ -369,7 +369,7 @@ static void compare_tensor(struct case_verdict *verdict, const struct tool_case 
 		compare_dense(verdict, name, expected, got,
 			      logit_factor * dense_tolerance(dtype, name[0] == 'd'));
 	}
-	if (!verdict->pass && strcmp(verdict->what, name) == 0)
+	if (got && !verdict->pass && strcmp(verdict->what, name) == 0)
 		locate(verdict, expected, &got->tensor);
 }
 

@@ -292,6 +292,8 @@ int plan_schedule_print(const struct plan_schedule *wanted, const struct hys_pla
 	struct hys_schedule *schedule = NULL;
 	struct hys_error error;
 
+	if (!preset)
+		return tool_complain("--schedule '%s' is not known", wanted->name);
 	hys_status status =
 		make_schedule(wanted, preset, hys_plan_problem(plan), &schedule, &error);
 	if (status == HYS_OK && !wanted->json)

@@ -165,7 +165,7 @@ static void make_rows(struct layer *layer)
 }
 
 /* Two batches: prefix sums and intervals of each row. */
-#define BATCH_ROW_BYTES (2 * (16 + 32))
+#define BATCH_ROW_BYTES (INT64_C(2) * (16 + 32))
 
 int64_t stream_needs(const struct stream *stream, int64_t *host)
 {
