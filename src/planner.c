@@ -142,8 +142,9 @@ static hys_status check_name(const struct hys_plan *plan, const char *name, size
 		kernel = find_kernel(backend, name, length);
 	if (!kernel)
 		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
-				"options.kernels has \"%.*s\", which is no kernel's name", shown,
-				name);
+				"options.kernels has \"%.*s\", which is no kernel's name; "
+				"hys_plan_describe and hyscale plan list them",
+				shown, name);
 	if (!(plan->operations & HYS_OP_BIT(kernel->op)))
 		return HYS_OK;
 	for (int32_t d = 0; d < plan->device_count; d++)
