@@ -1,12 +1,12 @@
 /* select_wgmma.cl - select's scan by wgmma, for sm_90 with large local memory.
  *
- * A work-group scans the keys for a tile of 64 lines. Two warpgroups hold 256 keys each (of e4m3,
- * 512), as A fragments in registers; the heads of one line after another are the columns of B. One
+ * A work-group scans the keys for a tile of 64 lines. Two warpgroups (of e4m3, four) hold 256 keys
+ * each, as A fragments in registers; the heads of one line after another are the columns of B. One
  * more warp copies keys and packed heads to a ring in local memory. The heads of a line are summed
- * in the work-items that hold them, then over four lanes.
- * Options besides those of select_scan.clh: KEY_SETS (64 keys each of a warpgroup), LOCAL_BYTES,
- * ACTIVATION (0 = none, 1 = relu, 2 = relu with a negative scale). */
-#define KEY_GROUPS 2 /* warpgroups that score */
+ * in the work-items that hold them, then over four lanes. Two warpgroups have two sets of sums each,
+ * so that one is made while the other is added up; four have one, and take turns.
+ * Options besides those of select_scan.clh: KEY_GROUPS (warpgroups), KEY_SETS (64 keys each of one),
+ * LOCAL_BYTES, ACTIVATION (0 = none, 1 = relu, 2 = relu with a negative scale). */
 #define LINE_LISTS (4 * KEY_GROUPS) /* one for each warp that scores */
 #define BLOCK_KEYS (KEY_GROUPS * KEY_SETS * 64)
 #include "select_scan.clh"
@@ -25,7 +25,15 @@
 #define SLOTS (131072 / TILE_BYTES)
 #define PENDING 3 /* tiles of keys that are copied ahead of the one that is handed over */
 #define KEY_TILES (KEY_GROUPS * KEY_SETS)
+#if KEY_GROUPS == 2
 #define LINES_AT_ONCE (16 / KEY_SETS)
+#define PRODUCER_REGISTERS 40
+#define CONSUMER_REGISTERS 232
+#else
+#define LINES_AT_ONCE 1
+#define PRODUCER_REGISTERS 32
+#define CONSUMER_REGISTERS 112
+#endif
 #define NO_LINE TILE_LINES
 
 #include "select_sums.clh"
@@ -360,9 +368,12 @@ INLINE void put_scores(const struct shared *s, const struct sink *sink, const st
 			   c->warp);
 }
 
+#if KEY_GROUPS == 2
+#define SCORE_LINES score_lines_by_turns
 /* Of LINES_AT_ONCE lines: while one set of sums is made, the other is added up. */
-INLINE void score_lines(const struct shared *s, const struct sink *sink, struct consumer *c,
-			struct fragment keys[KEY_SETS][STEPS], struct range range)
+INLINE void score_lines_by_turns(const struct shared *s, const struct sink *sink,
+				 struct consumer *c, struct fragment keys[KEY_SETS][STEPS],
+				 struct range range)
 {
 	const uint lane = c->lane;
 	wait_slot(s, c->at);
@@ -403,6 +414,42 @@ INLINE void score_lines(const struct shared *s, const struct sink *sink, struct 
 		}
 	}
 }
+#else
+#define SCORE_LINES score_line
+/* Of one line, one set of sums after another, in the registers of one: other warpgroups multiply while
+ * this one adds up. */
+INLINE void score_line(const struct shared *s, const struct sink *sink, struct consumer *c,
+		       struct fragment keys[KEY_SETS][STEPS], struct range range)
+{
+	const uint lane = c->lane, slot = c->at % SLOTS, tile = c->ring + slot * TILE_BYTES;
+	wait_slot(s, c->at);
+	warp_sync(); /* lanes may be apart, behind what one of them wrote */
+	const int line = s->slots[slot].line;
+	float line_scale = 1.0f, scores[2], sums[2];
+	DECLARE_WEIGHTS;
+	struct listing listing = {0};
+	UNROLL for (int t = 0; t < KEY_SETS; t += 2)
+	{
+		START(SET_A, keys[t], tile)
+		if (t == 0) {
+			LOAD_WEIGHTS(s->weights + slot * PACKED_WEIGHTS);
+			listing = load_listing(s, line, c->warp);
+		}
+		WGMMA_WAIT(0);
+		SUM_SCANNED(SET_A, scores[0])
+		START(SET_B, keys[t + 1], tile)
+		WGMMA_WAIT(0);
+		if (t + 2 == KEY_SETS)
+			release_slot(s, c->at, lane);
+		SUM_SCANNED(SET_B, scores[1])
+		sums[t / 2 % 2] = scale_score(sum_pairs(scores[0], scores[1], lane),
+					      c->scales[t / 2] * line_scale);
+		if (t % 4 == 2)
+			put_scores(s, sink, c, range, line, t - 2, sums, &listing);
+	}
+	c->at++;
+}
+#endif
 
 INLINE void consume(const struct shared *s, const struct sink *sink, const struct keys *of,
 		    struct range range)
@@ -441,7 +488,7 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 		c.key = range.first + c.position * range.step;
 		load_scales(of, range, c.position, c.scales);
 		for (int i = 0; i < count; i += LINES_AT_ONCE)
-			score_lines(s, sink, &c, keys, range);
+			SCORE_LINES(s, sink, &c, keys, range);
 	}
 }
 
@@ -470,14 +517,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_
 	if (sampled && item == 0)
 		AT(struct range, tiles)[tile] = range;
 	if (item >= CONSUMERS) {
-		GIVE_REGISTERS(40);
+		GIVE_REGISTERS(PRODUCER_REGISTERS);
 		if (item < CONSUMERS + 32)
 			produce(&s, keys, AT(const uchar, packed) + first * PACKED_BYTES,
 				AT(const float, weights) + first * PACKED_WEIGHTS, range, split,
 				splits);
 		return;
 	}
-	TAKE_REGISTERS(232);
+	TAKE_REGISTERS(CONSUMER_REGISTERS);
 	const uint lane = (uint)item & 31u, warp = (uint)item / 32u;
 	const long lists = (long)splits * LINE_LISTS;
 	const long list = first * lists + split * LINE_LISTS + warp;

@@ -16,6 +16,7 @@
 #define PAIR_BYTES 8
 
 #define SPLITS_MAX 8
+#define LISTS_MAX 64	  /* of a line */
 #define LARGEST_TILE 1.25 /* of a compute unit's share of all work */
 #define CAPACITY_LEAST 64
 #define CAPACITY_MORE 48
@@ -44,6 +45,7 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 	hys_ocl_define(options, "INDEX_TYPE", scoring->dtype);
 	hys_ocl_define(options, "GROUP_HEADS", scoring->heads / scoring->groups);
 	hys_ocl_define(options, "DIM", scoring->dim);
+	hys_ocl_define(options, "KEY_GROUPS", scan->key_groups);
 	hys_ocl_define(options, "KEY_SETS", scan->key_sets);
 	hys_ocl_define(options, "ACTIVATION",
 		       scoring->activation == HYS_ACTIVATION_RELU ? relu : 0);
@@ -57,17 +59,19 @@ const struct hys_ocl_scan hys_ocl_scan_wgmma = {
 	.items = 384,
 	.tile_lines = 64,
 	.line_lists = 8,
+	.key_groups = 2,
 	.key_sets = 4,
 };
 
-/* Keys of one byte a channel: twice as many in the same registers. */
+/* Keys of one byte a channel take half the registers: there is room for twice as many warpgroups. */
 const struct hys_ocl_scan hys_ocl_scan_wgmma_e4m3 = {
 	.source = {"select_wgmma.cl", e4m3_entries, define, NULL, "sm_90a"},
-	.local_bytes = 143360,
-	.items = 384,
+	.local_bytes = 147456,
+	.items = 640,
 	.tile_lines = 64,
-	.line_lists = 8,
-	.key_sets = 8,
+	.line_lists = 16,
+	.key_groups = 4,
+	.key_sets = 4,
 	.e4m3 = true,
 };
 
@@ -77,6 +81,7 @@ const struct hys_ocl_scan hys_ocl_scan_mma = {
 	.items = 256,
 	.tile_lines = 8,
 	.line_lists = 1,
+	.key_groups = 2,
 	.key_sets = 1,
 };
 
@@ -126,6 +131,11 @@ static int64_t most_entries(const struct hys_size *size)
 	return hys_max64(1, size->row_entries ? size->row_entries : size->entries);
 }
 
+static int32_t splits_most(const struct hys_ocl_scan *scan)
+{
+	return (int32_t)hys_min64(SPLITS_MAX, LISTS_MAX / scan->line_lists);
+}
+
 /* Work-groups of the scan that share a tile of lines, so that all compute units have work twice (of e4m3,
  * where uneven lists cost more, or hardly less, since the costliest come first), and none much more than what
  * is each one's share. */
@@ -141,8 +151,9 @@ static int32_t splits_of(const struct hys_ocl_scan *scan, const struct hys_devic
 	const double largest = (double)most_entries(size) * scan->tile_lines;
 	const int64_t eighths = scan->e4m3 ? 15 : 16; /* of a unit's work-groups, at least */
 	int32_t splits = 1;
-	while (splits < SPLITS_MAX && (8 * tiles * splits < eighths * units ||
-				       largest / splits > LARGEST_TILE * pairs / (double)units))
+	while (splits < splits_most(scan) &&
+	       (8 * tiles * splits < eighths * units ||
+		largest / splits > LARGEST_TILE * pairs / (double)units))
 		splits *= 2;
 	return splits;
 }
@@ -171,7 +182,7 @@ static int64_t packed_bytes(const struct hys_problem *problem)
 /* Keys that a work-group scans at a time; samples come in whole such blocks. */
 static int64_t block_keys(const struct hys_ocl_scan *scan)
 {
-	return (int64_t)128 * scan->key_sets;
+	return (int64_t)64 * scan->key_groups * scan->key_sets;
 }
 
 static int64_t line_bytes(const struct hys_ocl_scan *scan, const struct hys_size *size,
@@ -194,7 +205,7 @@ static int64_t most_line_bytes(const struct hys_ocl_scan *scan, const struct hys
 			       int32_t samples)
 {
 	int64_t most = 0;
-	for (int32_t splits = 1; splits <= SPLITS_MAX; splits *= 2)
+	for (int32_t splits = 1; splits <= splits_most(scan); splits *= 2)
 		most = hys_max64(most, line_bytes(scan, size, splits, samples));
 	return most;
 }

@@ -24,7 +24,8 @@ struct hys_ocl_scan {
 	int32_t items;	     /* of its work-groups */
 	int32_t tile_lines;  /* that a work-group scans */
 	int32_t line_lists;  /* that a work-group fills for each of them */
-	int32_t key_sets;    /* that a work-group scans at a time, of 128 keys */
+	int32_t key_groups;  /* warpgroups that score in a work-group of wgmma */
+	int32_t key_sets;    /* of 64 keys, of each of them at a time */
 	bool e4m3;
 };
 
