@@ -38,7 +38,6 @@ struct rehearsal {
 	struct hys_trial trial;
 	struct hys_batch *batch;
 	struct hys_exec *exec;
-	double fixed_s[HYS_LANES_MAX]; /* of a call, whatever its rows */
 };
 
 /* ---- what is rehearsed ---- */
@@ -229,7 +228,6 @@ static hys_status find_fixed(struct rehearsal *r, int32_t i, struct hys_error *e
 	}
 	sort(all, CALLS);
 	pace->call_s = fmax(all[CALLS / 2] - (foretold_s - pace->call_s), pace->call_s);
-	r->fixed_s[i] = pace->call_s;
 cleanup:
 	return status;
 }
@@ -249,12 +247,13 @@ static hys_status find_factors(struct rehearsal *r, double *factors, struct hys_
 		HYS_TRY(call(r, r->size.rows, &seconds, error));
 		for (int32_t i = 0; i < r->plan->device_count; i++) {
 			const struct hys_tally *after = &r->exec->lanes[i].tallies[r->op];
+			const double fixed_s = hys_plan_pace(r->plan, r->op, i)->call_s;
 			const double busy_s = after->busy_s - before[i].busy_s;
 			const double foretold_s =
-				after->foretold_s - before[i].foretold_s - r->fixed_s[i];
+				after->foretold_s - before[i].foretold_s - fixed_s;
 
 			all[i][n] = foretold_s > 0
-					    ? fmax(busy_s - r->fixed_s[i], LEAST_OF_ROWS * busy_s) /
+					    ? fmax(busy_s - fixed_s, LEAST_OF_ROWS * busy_s) /
 						      foretold_s
 					    : 0;
 		}
