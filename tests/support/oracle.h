@@ -57,6 +57,9 @@ void ora_entry_interval(const struct ora_scoring *scoring, int64_t t, int64_t *b
 
 /* ----------------------------------------------------------------- select */
 
+/* Scores and rankings that were worked out before; see ora_memo_make. */
+struct ora_memo;
+
 /* Readings of the specification are listed at the top of oracle_select.c. */
 struct ora_select {
 	struct ora_scoring scoring;
@@ -70,6 +73,7 @@ struct ora_select {
 					coarse step; forced ones are still added */
 	int32_t given_max;
 	int64_t row_first, row_count;
+	struct ora_memo *memo; /* absent: all is worked out anew each time */
 
 	int32_t *indices; /* out [T,U,K] ascending, then -1 */
 	int32_t *counts;  /* out [T,U]; absent: not wanted, as for the rest */
@@ -80,6 +84,14 @@ struct ora_select {
 };
 
 void ora_select(struct ora_select *select);
+
+/*
+ * Sets select->memo, in which the functions below keep what they work out: for who
+ * asks again and again about the same operands and the same choice.  `given_blocks`,
+ * `coarse_keep`, rows and outputs may differ between the questions; nothing else.
+ */
+void ora_memo_make(struct ora_select *select);
+void ora_memo_free(struct ora_memo *memo);
 
 /* One thing to choose: an entry or a block, named by its first entry. */
 struct ora_candidate {

@@ -100,6 +100,97 @@ static void sort_candidates(struct ora_candidate *candidates, int64_t count)
 	qsort(candidates, (size_t)count, sizeof *candidates, compare_candidates);
 }
 
+/* ---- what was worked out before ---- */
+
+/* Candidates of one (row, group), in rank order. */
+struct kept_ranking {
+	struct ora_candidate *candidates; /* NULL: not known */
+	int64_t count;
+	int nan;
+};
+
+struct ora_memo {
+	int64_t places, entries;	     /* T * U, E */
+	double *scores;			     /* [T,U,E] */
+	unsigned char *known;		     /* [T,U,E] whether the score is there */
+	double *scales;			     /* [T,U] of ora_select_scale_of_row; -1: not known */
+	struct kept_ranking *final, *coarse; /* [T,U] */
+};
+
+void ora_memo_make(struct ora_select *select)
+{
+	const struct ora_scoring *s = &select->scoring;
+	struct ora_memo *memo = ora_alloc(1, sizeof *memo);
+	memo->places = s->rows * ora_or_one(s->groups);
+	memo->entries = s->entries;
+	memo->scores = ora_doubles(memo->places * s->entries);
+	memo->known = ora_alloc(memo->places * s->entries, 1);
+	memo->scales = ora_doubles(memo->places);
+	memo->final = ora_alloc(memo->places, sizeof *memo->final);
+	memo->coarse = ora_alloc(memo->places, sizeof *memo->coarse);
+	for (int64_t i = 0; i < memo->places; i++)
+		memo->scales[i] = -1.0;
+	select->memo = memo;
+}
+
+void ora_memo_free(struct ora_memo *memo)
+{
+	if (memo == NULL)
+		return;
+	for (int64_t i = 0; i < memo->places; i++) {
+		free(memo->final[i].candidates);
+		free(memo->coarse[i].candidates);
+	}
+	free(memo->scores);
+	free(memo->known);
+	free(memo->scales);
+	free(memo->final);
+	free(memo->coarse);
+	free(memo);
+}
+
+static int64_t place_in_memo(const struct ora_select *select, int64_t t, int32_t u)
+{
+	return t * ora_or_one(select->scoring.groups) + u;
+}
+
+/* Copies a known ranking, and returns its number of candidates; -1 if it is not known. */
+static int64_t recall(const struct kept_ranking *kept, struct ora_candidate *ranking, int *nan)
+{
+	if (kept == NULL || kept->candidates == NULL)
+		return -1;
+	memcpy(ranking, kept->candidates, (size_t)kept->count * sizeof *ranking);
+	*nan |= kept->nan;
+	return kept->count;
+}
+
+static void keep(struct kept_ranking *kept, const struct ora_candidate *ranking, int64_t count,
+		 int nan)
+{
+	if (kept == NULL)
+		return;
+	kept->candidates = ora_alloc(count, sizeof *ranking);
+	memcpy(kept->candidates, ranking, (size_t)count * sizeof *ranking);
+	kept->count = count;
+	kept->nan = nan;
+}
+
+static double entry_score(const struct ora_select *select, int64_t t, int32_t u, int64_t e)
+{
+	const struct ora_scoring *s = &select->scoring;
+	struct ora_memo *memo = select->memo;
+	if (memo == NULL)
+		return ora_score(s, t, u, s->index_k + e * s->dim);
+	const int64_t at = place_in_memo(select, t, u) * memo->entries + e;
+	if (!memo->known[at]) {
+		memo->scores[at] = ora_score(s, t, u, s->index_k + e * s->dim);
+		memo->known[at] = 1;
+	}
+	return memo->scores[at];
+}
+
+/* ---- rankings ---- */
+
 /* Score of the mean of entries [begin, end). */
 static double mean_score(const struct ora_scoring *s, int64_t t, int32_t u, int64_t begin,
 			 int64_t end)
@@ -116,14 +207,14 @@ static double mean_score(const struct ora_scoring *s, int64_t t, int32_t u, int6
 }
 
 /* Maximum over the visible entries of a block; sets *nan if one is NaN. */
-static double block_score(const struct ora_scoring *s, int64_t t, int32_t u,
+static double block_score(const struct ora_select *select, int64_t t, int32_t u,
 			  const struct tiling *tiling, int64_t block, int *nan)
 {
 	const int64_t begin = ora_max(block_begin(tiling, block), tiling->begin);
 	const int64_t end = ora_min(block_begin(tiling, block + 1), tiling->end);
 	double best = (double)NAN;
 	for (int64_t e = begin; e < end; e++) {
-		const double score = ora_score(s, t, u, s->index_k + e * s->dim);
+		const double score = entry_score(select, t, u, e);
 		if (isnan(score))
 			*nan = 1;
 		else if (isnan(best) || score > best)
@@ -135,17 +226,25 @@ static double block_score(const struct ora_scoring *s, int64_t t, int32_t u,
 static int64_t rank_coarse(const struct ora_select *select, int64_t t, int32_t u,
 			   struct ora_candidate *ranking, int *nan)
 {
+	struct kept_ranking *kept =
+		select->memo != NULL ? &select->memo->coarse[place_in_memo(select, t, u)] : NULL;
 	const struct tiling tiling = tile(&select->scoring, t, select->coarse_block);
-	int64_t count = 0;
+	int64_t count = recall(kept, ranking, nan);
+	int any_nan = 0;
+	if (count >= 0)
+		return count;
+	count = 0;
 	for (int64_t block = tiling.first; block <= tiling.last; block++) {
 		if (!wholly_visible(&tiling, block))
 			continue;
 		const int64_t begin = block_begin(&tiling, block);
 		const double score = mean_score(&select->scoring, t, u, begin, begin + tiling.size);
-		*nan |= isnan(score);
+		any_nan |= isnan(score);
 		ranking[count++] = (struct ora_candidate){.index = (int32_t)begin, .score = score};
 	}
 	sort_candidates(ranking, count);
+	keep(kept, ranking, count, any_nan);
+	*nan |= any_nan;
 	return count;
 }
 
@@ -230,7 +329,7 @@ static int64_t rank_exact(const struct ora_select *select, int64_t t, int32_t u,
 			.index = (int32_t)block_begin(&tiling, block),
 			.forced = forced_order(&tiling, block, select->first_blocks,
 					       select->local_blocks),
-			.score = block_score(&select->scoring, t, u, &tiling, block, nan),
+			.score = block_score(select, t, u, &tiling, block, nan),
 		};
 	return count;
 }
@@ -253,7 +352,7 @@ static int64_t rank_coarse_to_fine(const struct ora_select *select, int64_t t, i
 		ranking[count++] = (struct ora_candidate){
 			.index = (int32_t)block_begin(&tiling, block),
 			.forced = forced,
-			.score = block_score(&select->scoring, t, u, &tiling, block, nan),
+			.score = block_score(select, t, u, &tiling, block, nan),
 		};
 	}
 	free(kept);
@@ -287,19 +386,28 @@ static int64_t rank_coarse_alone(const struct ora_select *select, int64_t t, int
 static int64_t rank(const struct ora_select *select, int64_t t, int32_t u,
 		    struct ora_candidate *ranking, int *nan)
 {
-	int64_t count = 0;
+	/* That of coarse_to_fine depends on the blocks, which may be given. */
+	struct kept_ranking *kept = select->memo != NULL && select->method != ORA_COARSE_TO_FINE
+					    ? &select->memo->final[place_in_memo(select, t, u)]
+					    : NULL;
+	int64_t count = recall(kept, ranking, nan);
+	int any_nan = 0;
+	if (count >= 0)
+		return count;
 	switch (select->method) {
 	case ORA_EXACT:
-		count = rank_exact(select, t, u, ranking, nan);
+		count = rank_exact(select, t, u, ranking, &any_nan);
 		break;
 	case ORA_COARSE_TO_FINE:
-		count = rank_coarse_to_fine(select, t, u, ranking, nan);
+		count = rank_coarse_to_fine(select, t, u, ranking, &any_nan);
 		break;
 	case ORA_COARSE:
-		count = rank_coarse_alone(select, t, u, ranking, nan);
+		count = rank_coarse_alone(select, t, u, ranking, &any_nan);
 		break;
 	}
 	sort_candidates(ranking, count);
+	keep(kept, ranking, count, any_nan);
+	*nan |= any_nan;
 	return count;
 }
 
@@ -365,7 +473,11 @@ void ora_select(struct ora_select *select)
 double ora_select_scale_of_row(const struct ora_select *select, int64_t t, int32_t u)
 {
 	const struct ora_scoring *s = &select->scoring;
+	double *known =
+		select->memo != NULL ? &select->memo->scales[place_in_memo(select, t, u)] : NULL;
 	int64_t begin, end;
+	if (known != NULL && *known >= 0.0)
+		return *known;
 	ora_entry_interval(s, t, &begin, &end);
 	double scale = 0.0;
 	for (int64_t e = begin; e < end; e++) {
@@ -373,5 +485,7 @@ double ora_select_scale_of_row(const struct ora_select *select, int64_t t, int32
 		if (isfinite(magnitude) && magnitude > scale)
 			scale = magnitude;
 	}
+	if (known != NULL)
+		*known = scale;
 	return scale;
 }

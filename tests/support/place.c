@@ -93,6 +93,19 @@ static int64_t lay_out(struct hys_tensor *tensor, unsigned flags)
 	return tensor->offset + spanned + gap;
 }
 
+/* Elements of the last dimension: they lie beside each other. */
+static int64_t length_of(const struct hys_tensor *tensor)
+{
+	return tensor->rank > 0 ? tensor->shape[tensor->rank - 1] : 1;
+}
+
+static int64_t vectors_of(const struct hys_tensor *tensor)
+{
+	const int64_t length = length_of(tensor);
+
+	return length > 0 ? elements_of(tensor) / length : 0;
+}
+
 /* Where element i of the contiguous order lies in the image. */
 static int64_t position_of(const struct hys_tensor *tensor, int64_t i)
 {
@@ -157,11 +170,15 @@ static struct hys_tensor settle(struct place *place, struct placed *item)
 
 static void fill_image(struct placed *item, const double *values)
 {
-	const int64_t count = elements_of(&item->tensor);
+	const int64_t vectors = vectors_of(&item->tensor), length = length_of(&item->tensor);
 
-	for (int64_t i = 0; i < count; i++)
-		element_put(item->tensor.dtype, item->image, position_of(&item->tensor, i),
-			    values[i]);
+	for (int64_t v = 0; v < vectors; v++) {
+		const int64_t position = position_of(&item->tensor, v * length);
+
+		for (int64_t i = 0; i < length; i++)
+			element_put(item->tensor.dtype, item->image, position + i,
+				    values[v * length + i]);
+	}
 }
 
 struct hys_tensor place_in(struct place *place, const char *name, hys_dtype dtype,
@@ -203,38 +220,40 @@ void place_only_rows(struct place *place, int64_t first, int64_t count)
 
 /* ---- afterwards ---- */
 
-/* written[i] = 1 for the elements of the image that the library may write. */
-static unsigned char *mark_written(const struct placed *item)
+/* The image with what was there before wherever the library may not write. */
+static unsigned char *allowed_image(const struct placed *item)
 {
 	const int64_t size = (int64_t)hys_dtype_size(item->tensor.dtype);
-	const int64_t count = elements_of(&item->tensor);
-	const int64_t per_row = item->tensor.shape[0] > 0 ? count / item->tensor.shape[0] : count;
-	unsigned char *written = ora_alloc(item->bytes / size, 1);
+	const int64_t length = item->tensor.rank > 1 ? length_of(&item->tensor) : 1;
+	const int64_t vectors = elements_of(&item->tensor) / ora_max(length, 1);
+	const int64_t per_row = ora_max(vectors / ora_max(item->tensor.shape[0], 1), 1);
+	unsigned char *allowed = ora_alloc(item->bytes, 1);
 
-	for (int64_t i = 0; item->output && i < count; i++) {
-		const int64_t row = i / ora_max(per_row, 1);
+	memcpy(allowed, item->before, (size_t)item->bytes);
+	for (int64_t v = 0; item->output && v < vectors; v++) {
+		const int64_t row = v / per_row;
+		const int64_t at = position_of(&item->tensor, v * length) * size;
 
 		if (row >= item->written_first && row < item->written_first + item->written_count)
-			written[position_of(&item->tensor, i)] = 1;
+			memcpy(allowed + at, item->image + at, (size_t)(length * size));
 	}
-	return written;
+	return allowed;
 }
 
 static bool check_surroundings(const struct placed *item, char *message, size_t size)
 {
 	const int64_t element = (int64_t)hys_dtype_size(item->tensor.dtype);
-	unsigned char *written = mark_written(item);
-	bool well = true;
+	unsigned char *allowed = allowed_image(item);
+	const bool well = memcmp(allowed, item->image, (size_t)item->bytes) == 0;
+	int64_t i = 0;
 
-	for (int64_t i = 0; well && i < item->bytes; i++) {
-		if (written[i / element] || item->image[i] == item->before[i])
-			continue;
+	while (!well && allowed[i] == item->image[i])
+		i++;
+	if (!well)
 		snprintf(message, size, "%s: %s at element %lld of memory was written", item->name,
 			 item->output ? "what surrounds the output" : "the input",
 			 (long long)(i / element));
-		well = false;
-	}
-	free(written);
+	free(allowed);
 	return well;
 }
 
@@ -279,14 +298,21 @@ bool place_untouched(const struct place *place, const char *name)
 double *place_values(const struct place *place, const char *name)
 {
 	const struct placed *item = find(place, name);
+	int64_t vectors, length;
 	double *values;
 
 	if (!item)
 		return NULL;
-	values = ora_doubles(elements_of(&item->tensor));
-	for (int64_t i = 0; i < elements_of(&item->tensor); i++)
-		values[i] =
-			element_get(item->tensor.dtype, item->image, position_of(&item->tensor, i));
+	vectors = vectors_of(&item->tensor);
+	length = length_of(&item->tensor);
+	values = ora_doubles(vectors * length);
+	for (int64_t v = 0; v < vectors; v++) {
+		const int64_t position = position_of(&item->tensor, v * length);
+
+		for (int64_t i = 0; i < length; i++)
+			values[v * length + i] =
+				element_get(item->tensor.dtype, item->image, position + i);
+	}
 	return values;
 }
 
@@ -300,17 +326,20 @@ int32_t *place_values_i32(const struct place *place, const char *name)
 void *place_bytes(const struct place *place, const char *name, int64_t *bytes)
 {
 	const struct placed *item = find(place, name);
-	size_t size;
+	int64_t vectors, length, size;
 	char *copy;
 
 	if (!item)
 		return NULL;
-	size = hys_dtype_size(item->tensor.dtype);
-	*bytes = elements_of(&item->tensor) * (int64_t)size;
+	vectors = vectors_of(&item->tensor);
+	length = length_of(&item->tensor);
+	size = (int64_t)hys_dtype_size(item->tensor.dtype);
+	*bytes = vectors * length * size;
 	copy = ora_alloc(*bytes, 1);
-	for (int64_t i = 0; i < elements_of(&item->tensor); i++)
-		memcpy(copy + (size_t)i * size,
-		       item->image + (size_t)position_of(&item->tensor, i) * size, size);
+	for (int64_t v = 0; v < vectors; v++)
+		memcpy(copy + v * length * size,
+		       item->image + position_of(&item->tensor, v * length) * size,
+		       (size_t)(length * size));
 	return copy;
 }
 

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 static uint64_t splitmix64(uint64_t *state)
 {
@@ -112,14 +113,30 @@ static const struct format f16 = {10, -14, 65504.0, 0, 0x8000u, 0x7c00u, 0x7e00u
 static const struct format bf16 = {7, -126, 0x1.fep127, 0, 0x8000u, 0x7f80u, 0x7fc0u};
 static const struct format e4m3 = {3, -6, 448.0, 1, 0x80u, 0, 0x7fu};
 
+/* A double's fields. */
+#define FRACTION_BITS 52
+#define EXPONENT_BIAS 1023
+
+/* Whether x is a normal number of the format already, as most are; its fields then. */
+static int is_normal_of(const struct format *f, double x, int *exponent, uint64_t *fraction)
+{
+	uint64_t bits;
+	memcpy(&bits, &x, sizeof bits);
+	*exponent = (int)(bits >> FRACTION_BITS & 0x7ff) - EXPONENT_BIAS;
+	*fraction = bits & ((UINT64_C(1) << FRACTION_BITS) - 1);
+	return *exponent >= f->smallest_exponent && fabs(x) <= f->largest &&
+	       (*fraction & ((UINT64_C(1) << (FRACTION_BITS - f->fraction_bits)) - 1)) == 0;
+}
+
 static double round_to_format(const struct format *f, double x)
 {
-	if (isnan(x) || x == 0.0)
+	uint64_t fraction;
+	int exponent;
+	if (isnan(x) || x == 0.0 || is_normal_of(f, x, &exponent, &fraction))
 		return x;
 	const double magnitude = fabs(x);
 	if (isinf(x))
 		return copysign(f->saturates ? f->largest : magnitude, x);
-	int exponent;
 	frexp(magnitude, &exponent); /* magnitude in [2^(exponent-1), 2^exponent) */
 	exponent = exponent - 1 < f->smallest_exponent ? f->smallest_exponent : exponent - 1;
 	const int shift = f->fraction_bits - exponent;
@@ -133,6 +150,11 @@ static double round_to_format(const struct format *f, double x)
 static unsigned encode(const struct format *f, double x)
 {
 	const unsigned sign = signbit(x) ? f->sign_bit : 0;
+	int exponent;
+	uint64_t fraction;
+	if (is_normal_of(f, x, &exponent, &fraction))
+		return sign | (unsigned)(exponent - f->smallest_exponent + 1) << f->fraction_bits |
+		       (unsigned)(fraction >> (FRACTION_BITS - f->fraction_bits));
 	const double rounded = fabs(round_to_format(f, x));
 	if (isnan(rounded))
 		return sign | f->nan;
@@ -140,7 +162,7 @@ static unsigned encode(const struct format *f, double x)
 		return sign | f->infinity;
 	/* Consecutive values have consecutive patterns: count steps from the start of the binade. */
 	const double smallest = ldexp(1.0, f->smallest_exponent);
-	int exponent = f->smallest_exponent;
+	exponent = f->smallest_exponent;
 	if (rounded >= smallest) {
 		frexp(rounded, &exponent);
 		exponent--;
@@ -148,6 +170,16 @@ static unsigned encode(const struct format *f, double x)
 	const double steps = ldexp(rounded, f->fraction_bits - exponent);
 	const unsigned binade = (unsigned)(exponent - f->smallest_exponent) << f->fraction_bits;
 	return sign | (binade + (unsigned)steps);
+}
+
+static double normal_of(const struct format *f, int field, unsigned fraction)
+{
+	const uint64_t exponent = (uint64_t)(f->smallest_exponent + field - 1 + EXPONENT_BIAS);
+	const uint64_t bits = exponent << FRACTION_BITS |
+			      (uint64_t)fraction << (FRACTION_BITS - f->fraction_bits);
+	double value;
+	memcpy(&value, &bits, sizeof value);
+	return value;
 }
 
 static double decode(const struct format *f, unsigned bits)
@@ -164,8 +196,7 @@ static double decode(const struct format *f, unsigned bits)
 	else if (field == 0)
 		value = ldexp((double)fraction, f->smallest_exponent - f->fraction_bits);
 	else
-		value = ldexp((double)(fraction | (fraction_mask + 1)),
-			      f->smallest_exponent + field - 1 - f->fraction_bits);
+		value = normal_of(f, field, fraction);
 	return bits & f->sign_bit ? -value : value;
 }
 

@@ -302,6 +302,7 @@ void select_make(struct select_data *data, const struct select_case *about)
 	choose_topk(data);
 	make_operands(data, &rng);
 	ask_oracle(data);
+	ora_memo_make(&data->oracle);
 }
 
 void select_free(struct select_data *data)
@@ -311,6 +312,7 @@ void select_free(struct select_data *data)
 
 	for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
 		free(arrays[i]);
+	ora_memo_free(data->oracle.memo);
 	visible_free(&data->visible);
 }
 
