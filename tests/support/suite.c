@@ -489,7 +489,8 @@ int suite_main_over(enum suite_over over, const char *name, uint32_t ops, struct
 {
 	struct CMUnitTest *tests = ora_alloc(list->count + 1, sizeof(*tests));
 	const char *filter = getenv("HYS_TEST_FILTER");
-	int status;
+	size_t count = 0;
+	int status = 1;
 
 	suite_begin(over, ops, 0);
 	say_what_is_missing();
@@ -497,13 +498,16 @@ int suite_main_over(enum suite_over over, const char *name, uint32_t ops, struct
 	for (int32_t i = 0; i < list->count; i++) {
 		struct suite_case *about = (void *)(list->cases + (size_t)i * list->size);
 
-		tests[i] = (struct CMUnitTest){
-			.name = about->name, .test_func = run_one, .initial_state = about};
+		if (!filter || fnmatch(filter, about->name, 0) == 0)
+			tests[count++] = (struct CMUnitTest){
+				.name = about->name, .test_func = run_one, .initial_state = about};
 	}
-	tests[list->count] = (struct CMUnitTest){.name = "coverage", .test_func = coverage};
-	if (filter)
-		cmocka_set_test_filter(filter);
-	status = _cmocka_run_group_tests(name, tests, (size_t)list->count + 1, NULL, NULL);
+	if (!filter || fnmatch(filter, "coverage", 0) == 0)
+		tests[count++] = (struct CMUnitTest){.name = "coverage", .test_func = coverage};
+	if (count > 0)
+		status = _cmocka_run_group_tests(name, tests, count, NULL, NULL);
+	else
+		print_error("HYS_TEST_FILTER=%s: no case of %s has such a name\n", filter, name);
 	free(tests);
 	free(list->cases);
 	return status;

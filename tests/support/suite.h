@@ -7,7 +7,7 @@
  * and kernel row after the other. The last test says which rows were covered
  * and why others were not; a row that could run and that no case ran fails it.
  *
- * HYS_TEST_FILTER=PATTERN   the cases of that name
+ * HYS_TEST_FILTER=PATTERN   the cases of that name; it is a failure when there are none
  * HYS_TEST_KERNELS=PATTERN  kernel rows of that name
  * HYS_TEST_DEVICES=NAMES    these devices, as in struct hys_context_options
  * HYS_TEST_FULL=1           all cases on devices that compile a program per problem too

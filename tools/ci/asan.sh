@@ -7,6 +7,7 @@
 here=(HWLOC_PLUGINS_BLACKLIST=hwloc_pci.so OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd)
 if build asan asan; then
     run_tests asan "${here[@]}" 'HYS_TEST_KERNELS=*.[!pr]*' -- -LE '^(install|docs|portability|train)$' -E '\.(matrix|determinism)'
-    run_tests asan "${here[@]}" 'HYS_TEST_KERNELS=*.[pr]*' 'HYS_TEST_FILTER=f*' -- -R '^conformance\.' -E '\.(matrix|determinism|halves|several_devices)'
+    run_tests asan "${here[@]}" 'HYS_TEST_KERNELS=*.[pr]*' 'HYS_TEST_FILTER=f*' -- -R '^conformance\.' -E '\.(matrix|determinism|halves|several_devices|pool)'
+    run_tests asan "${here[@]}" 'HYS_TEST_KERNELS=*.ref' -- -R '^conformance\.pool'
 fi
 finish
