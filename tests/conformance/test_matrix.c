@@ -13,8 +13,8 @@
 #define F16 HYS_F16
 #define F8 HYS_F8E4M3
 
-/* Core cases run with the first unit and "bf16" with the others; with HYS_TEST_FULL all with the
- * first and core cases with the others. */
+/* Core cases run with the first unit and "bf16" with the others, placed in two ways; with
+ * HYS_TEST_FULL all with the first and core cases with the others, placed in all ways. */
 /* clang-format off */
 static const struct select_case select_table[] = {
 	{CORE("bf16"), SEE(20, 70), .dtype = BF16},
@@ -100,6 +100,7 @@ int main(void)
 {
 	const uint32_t selects =
 		HYS_OP_BIT(HYS_OP_SELECT) | HYS_OP_BIT(HYS_OP_SELECT_COARSE_TO_FINE);
+	static const unsigned two_ways[] = {0, PLACE_PITCHED | PLACE_SWAPPED | PLACE_BUFFER};
 	const char *only = getenv("HYS_TEST_UNIT");
 	const bool full = getenv("HYS_TEST_FULL");
 	int status = 0;
@@ -110,6 +111,8 @@ int main(void)
 	}
 	setenv("HYS_TEST_DEVICES", "opencl", 1);
 	suite_prepare = prepare;
+	if (!full)
+		suite_placements = (struct suite_placements){two_ways, 2};
 	for (int32_t i = 0; i < hys_ocl_unit_count; i++) {
 		unit = &hys_ocl_units[i];
 		if (!unit->f16 || (only && strcmp(only, unit->name) != 0))

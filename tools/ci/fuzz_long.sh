@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
 . tools/ci/common.sh
 need clang clang
-programs=fuzzers build fuzz fuzz -DHYS_FUZZ_SECONDS=120 && run_tests fuzz -- -L '^fuzz$'
+programs=fuzzers build fuzz fuzz "${watched[@]}" -DHYS_FUZZ_SECONDS=120 && run_tests fuzz -- -L '^fuzz$'
 finish

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 . tools/ci/common.sh
 # Threads share the work alike whatever the instruction set, and each set's tests take minutes here: AVX2 (neither .portable nor .ref) runs them all, the references some, those that score halves their own.
-if build tsan tsan; then
+if build tsan tsan "${watched[@]}"; then
     run_tests tsan HYS_DISABLE=avx512 'HYS_TEST_KERNELS=*.[!pr]*' -- -L '^(unit|conformance|fault|control)$' -E '\.determinism$'
     run_tests tsan 'HYS_TEST_KERNELS=*.ref' 'HYS_TEST_FILTER=f*' -- -R '^conformance\.' -E '\.(determinism|several_devices|pool)'
     run_tests tsan 'HYS_TEST_KERNELS=*.ref' -- -R '^conformance\.pool'
