@@ -25,6 +25,9 @@ expect() {
     else passed=$((passed + 1)); fi
 }
 
+# The same for what takes a while because it measures: left out with HYS_TEST_SHORT=1.
+measure() { [ -n "${HYS_TEST_SHORT:-}" ] || expect "$@"; }
+
 # header JSON [DATA_BYTES]: a safetensors file with that header and zeros behind it.
 header() {
     local json=$1 bytes=${2:-0} length=${#1} i
@@ -158,25 +161,27 @@ expect "failure as JSON" 2 '^."error":"missing.safetensors: cannot be opened' sh
 expect "full standard output" 2 "standard output cannot be written" sh -c '"$1" devices > /dev/full' sh "$hyscale"
 expect "unwritable output" 2 "cannot be written" "$hyscale" run select "$good" /nonexistent/x.safetensors --device openmp
 
-for op in select attention_forward attention_backward indexer_loss pool dense_forward dense_backward; do
-    expect "bench $op" 0 '"fraction_of_peak":[0-9]' "$hyscale" bench $op --device openmp --rows 32 --keys 96 --index-heads 4 \
+expect "bench select" 0 '"fraction_of_peak":[0-9]' "$hyscale" bench select --device openmp --rows 32 --keys 96 --index-heads 4 --index-dim 16 --topk 8 \
+    --repeat 2 --json
+for op in attention_forward attention_backward indexer_loss pool dense_forward dense_backward; do
+    measure "bench $op" 0 '"fraction_of_peak":[0-9]' "$hyscale" bench $op --device openmp --rows 32 --keys 96 --index-heads 4 \
         --index-dim 16 --topk 8 --heads 4 --head-dim 24 --value-dim 16 --repeat 2 --json
 done
-expect "bench explained" 0 "% of the roof" "$hyscale" bench select --device openmp --rows 32 --keys 96 --index-heads 4 --index-dim 16 \
+measure "bench explained" 0 "% of the roof" "$hyscale" bench select --device openmp --rows 32 --keys 96 --index-heads 4 --index-dim 16 \
     --topk 8 --repeat 2 --explain
-expect "bench scores nothing" 0 "every row keeps all that it sees, with K 64" "$hyscale" bench select --device openmp --rows 32 --keys 64 --index-heads 2 \
+measure "bench scores nothing" 0 "every row keeps all that it sees, with K 64" "$hyscale" bench select --device openmp --rows 32 --keys 64 --index-heads 2 \
     --index-dim 16 --topk 64 --repeat 1
-expect "bench scores some" 0 '"useful_flops":40320,.*"above_peak":(true|false),"unscored_rows":8,' "$hyscale" bench select --device openmp --rows 32 --keys 64 \
+measure "bench scores some" 0 '"useful_flops":40320,.*"above_peak":(true|false),"unscored_rows":8,' "$hyscale" bench select --device openmp --rows 32 --keys 64 \
     --index-heads 1 --index-dim 16 --topk 40 --repeat 1 --json
 for method in exact coarse_to_fine; do
     expect "stream $method" 0 '"loss":[0-9].*"peak_memory_bytes":[1-9]' "$hyscale" stream --device openmp --tokens 500 --range 96 --method $method \
         --index-heads 4 --index-dim 16 --topk 32 --coarse-block 16 --coarse-keep 4 --heads 4 --head-dim 24 --value-dim 16 --json
 done
-expect "tune" 0 "select" "$hyscale" tune --model smollm2 --tokens 256 --rows 64 --device openmp --wisdom wisdom.txt
-expect "tune what is known" 0 "choose " sh -c '"$1" tune --model smollm2 --tokens 256 --rows 64 --device openmp --wisdom wisdom.txt && cat wisdom.txt' sh "$hyscale"
+measure "tune" 0 "select" "$hyscale" tune --model smollm2 --tokens 256 --rows 64 --device openmp --wisdom wisdom.txt
+measure "tune what is known" 0 "choose " sh -c '"$1" tune --model smollm2 --tokens 256 --rows 64 --device openmp --wisdom wisdom.txt && cat wisdom.txt' sh "$hyscale"
 expect "tune damaged wisdom" 2 "line|wisdom" sh -c 'echo junk > junk.txt; "$1" tune --model smollm2 --device openmp --wisdom junk.txt' sh "$hyscale"
-expect "tune as JSON" 0 '"op":"select","kernel":"select\.' "$hyscale" tune --model smollm2 --tokens 64 --rows 16 --device openmp --wisdom wisdom.txt --operations select --json
-expect "tune says times" 0 "select +0 +select\..* the fastest here, [0-9]" "$hyscale" tune --model smollm2 --tokens 64 --rows 16 --device openmp --wisdom wisdom.txt --operations select
+measure "tune as JSON" 0 '"op":"select","kernel":"select\.' "$hyscale" tune --model smollm2 --tokens 64 --rows 16 --device openmp --wisdom wisdom.txt --operations select --json
+measure "tune says times" 0 "select +0 +select\..* the fastest here, [0-9]" "$hyscale" tune --model smollm2 --tokens 64 --rows 16 --device openmp --wisdom wisdom.txt --operations select
 expect "tune nowhere" 2 "^hyscale tune: wisdom: /nonexistent/w: cannot create" "$hyscale" tune --model dsv32 --wisdom /nonexistent/w
 [ -s err ] && ! grep -q " of " err && passed=$((passed + 1)) || note_failure "tune nowhere" "it measured first"
 expect "stream some ranges" 0 "192 of 512 rows" "$hyscale" stream --device openmp --tokens 512 --range 64 --ranges 3 --index-heads 4 --index-dim 16 \
@@ -190,11 +195,11 @@ expect "stream selects with f8" 0 '"select_dtype":"f8e4m3"' "$hyscale" stream --
 expect "stream pools" 2 "not streamed" "$hyscale" stream --model dsv4-csa --tokens 256
 expect "bench devices" 0 '"same_bits":true' "$hyscale" bench devices --twice --device openmp --rows 256 --index-heads 2 --index-dim 16 --topk 8 --heads 4 \
     --head-dim 32 --value-dim 16 --repeat 1 --documents 3 --split equal --json
-expect "bench devices, shapes" 0 '"rows":64,"documents":2,' "$hyscale" bench devices --twice --device openmp --rows 256 --index-heads 2 --index-dim 16 --topk 8 \
+measure "bench devices, shapes" 0 '"rows":64,"documents":2,' "$hyscale" bench devices --twice --device openmp --rows 256 --index-heads 2 --index-dim 16 --topk 8 \
     --heads 4 --head-dim 32 --value-dim 16 --repeat 1 --documents 2 --sweep --json
 expect "bench devices, no shapes" 2 "takes --rows in fours" "$hyscale" bench devices --twice --device openmp --rows 255 --documents 2 --sweep
 expect "bench devices, one" 2 "1 devices match" "$hyscale" bench devices --device openmp --rows 64
-expect "bench balance" 0 "^Zipf documents .*" "$hyscale" bench balance --rows 512 --device openmp --twice
+measure "bench balance" 0 "^Zipf documents .*" "$hyscale" bench balance --rows 512 --device openmp --twice
 expect "bench overlap" 0 '"overlapped_s":[0-9]' "$hyscale" bench overlap --device openmp --rows 64 --keys 128 --index-heads 2 --index-dim 16 --topk 8 \
     --heads 4 --head-dim 32 --value-dim 16 --repeat 1 --trace "$work/trace.json" --json
 expect "a trace" 0 '"name":.*"attention_forward: kernel"' cat "$work/trace.json"
@@ -204,7 +209,7 @@ expect "no trace to write" 2 "cannot be written" "$hyscale" bench select --devic
     --trace /nonexistent/trace
 expect "bench unknown op" 2 "unknown operation" "$hyscale" bench sort
 expect "bench bad shape" 2 "heads" "$hyscale" bench attention_forward --heads 5 --kv-heads 2 --device openmp
-expect "demo" 0 '"mass_exact":0\.[0-9]' "$hyscale" demo --device openmp --repeat 1 --topk 32 --json "$source/tools/models/smollm2_layers.safetensors"
+measure "demo" 0 '"mass_exact":0\.[0-9]' "$hyscale" demo --device openmp --repeat 1 --topk 32 --json "$source/tools/models/smollm2_layers.safetensors"
 expect "demo without layers" 2 "LAYER.q" "$hyscale" demo --device openmp "$good"
 
 echo "$passed passed, $failed failed"
