@@ -222,6 +222,7 @@ struct hys_exec {
 	struct hys_plan *plan;	   /* holds a reference */
 	struct hys_lane *lanes;	   /* [plan->device_count] */
 	bool native;		   /* queues of the caller's: never flushed */
+	bool looks;		   /* threads look a while for what they wait for, then sleep */
 	struct hys_gather *gather; /* NULL with one device */
 	_Atomic int first_failed;  /* 1 + the lane that failed first, 0 = none */
 };
@@ -370,6 +371,7 @@ struct hys_task {
 	struct hys_copy copy;
 	struct hys_region region;
 	uint8_t value;
+	bool lingers; /* its device need not begin before there is more to do, or somebody waits */
 	struct hys_event *event;
 	const struct hys_exec_options *options; /* while the exec is made */
 	bool always;				/* runs after a failure too: others wait for it */

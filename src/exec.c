@@ -169,6 +169,7 @@ static hys_status make_exec(struct hys_plan *plan, const struct hys_exec_options
 	hys_plan_retain(plan);
 	made->plan = plan;
 	made->native = options->native_queues != NULL;
+	made->looks = hys_exec_may_look(plan);
 	made->lanes = lanes;
 	*exec = made;
 	return HYS_OK;

@@ -34,7 +34,8 @@ struct hys_gather {
 	int64_t tickets; /* given out; the exec's thread only */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	int64_t current; /* the operation that lanes may do */
+	_Atomic unsigned changes; /* counted under the lock, looked at without it */
+	int64_t current;	  /* the operation that lanes may do */
 	/* of that operation, under the lock but for what is said */
 	bool preparing, prepared; /* one lane cuts, without the lock */
 	bool skip;		  /* something has failed since the last finish */

@@ -1,15 +1,73 @@
 /* Lanes: a ring of tasks with one producer, the exec's user, and one consumer.
  * Two semaphores count what is filled and what is empty; nothing is locked. */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 
+#include "clock.h"
 #include "lane.h"
+
+/* A thread that sleeps takes tens of microseconds to come back: as long as a
+ * small call. Who has nothing to do looks for the next call so long; who waits
+ * for others, in the middle of one, so long. Then they sleep. */
+#define IDLE_S 100e-6
+#define MEETING_S 10e-3
 
 void hys_semaphore_wait(sem_t *semaphore)
 {
 	while (sem_wait(semaphore) != 0 && errno == EINTR)
 		;
+}
+
+/* ---- patience ---- */
+
+/* Each thread has a core to itself, and as many are left to others. Processors that
+ * compute are among those others. */
+bool hys_exec_may_look(const struct hys_plan *plan)
+{
+	const struct hys_host *host = &plan->context->host;
+	const int64_t threads = plan->device_count + INT64_C(1);
+	int64_t cpus = host->cpus_allowed;
+
+	for (int32_t i = 0; i < plan->device_count; i++)
+		if (plan->devices[i]->host_memory)
+			return false;
+	if (host->cpus_quota > 0)
+		cpus = hys_min64(cpus, host->cpus_quota);
+	return cpus >= 2 * threads;
+}
+
+struct hys_patience hys_patience_of(const struct hys_exec *exec)
+{
+	const double seconds = exec->looks ? MEETING_S : 0;
+
+	return (struct hys_patience){.end_s = seconds > 0 ? hys_now_s() + seconds : 0};
+}
+
+/* Others may have the core meanwhile. */
+bool hys_patience_is_left(const struct hys_patience *patience)
+{
+	if (!(patience->end_s > 0) || hys_now_s() >= patience->end_s)
+		return false;
+	(void)sched_yield();
+	return true;
+}
+
+static void wait_patiently(sem_t *semaphore, const struct hys_patience *patience)
+{
+	do {
+		if (sem_trywait(semaphore) == 0)
+			return;
+	} while (hys_patience_is_left(patience));
+	hys_semaphore_wait(semaphore);
+}
+
+static void wait_for_task(struct hys_lane *lane)
+{
+	const struct hys_patience patience = {lane->exec->looks ? hys_now_s() + IDLE_S : 0};
+
+	wait_patiently(&lane->filled, &patience);
 }
 
 /* ---- failures ---- */
@@ -53,7 +111,7 @@ static void run_task(struct hys_exec *exec, int32_t index, const struct hys_task
 		return;
 	status = task->run(exec, index, task, &error);
 	/* Nothing is to be had from a device that was dropped. */
-	if (status == HYS_OK && !exec->native && backend->flush &&
+	if (status == HYS_OK && !exec->native && !task->lingers && backend->flush &&
 	    !atomic_load(&exec->lanes[index].dropped))
 		status = backend->flush(exec->lanes[index].stream, &error);
 	if (status != HYS_OK)
@@ -97,7 +155,7 @@ static void *lane_main(void *argument)
 		const struct hys_task *task;
 		bool more;
 
-		hys_semaphore_wait(&lane->filled);
+		wait_for_task(lane);
 		task = &lane->tasks[lane->tail++ & (HYS_LANE_TASKS - 1)];
 		more = task->run != NULL;
 		if (more)
@@ -177,10 +235,13 @@ void hys_lane_stop(struct hys_lane *lane)
 /* All places are empty once every task is done. */
 void hys_lane_drain(struct hys_lane *lane)
 {
+	struct hys_patience patience;
+
 	if (!lane->threaded)
 		return;
+	patience = hys_patience_of(lane->exec);
 	for (int i = 0; i < HYS_LANE_TASKS; i++)
-		hys_semaphore_wait(&lane->empty);
+		wait_patiently(&lane->empty, &patience);
 	for (int i = 0; i < HYS_LANE_TASKS; i++)
 		sem_post(&lane->empty);
 }

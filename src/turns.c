@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "gather.h"
+#include "lane.h"
 #include "slow.h"
 #include "trace.h"
 
@@ -15,9 +16,25 @@
 
 enum move { TAKE, DELIVER, END };
 
-static void await(struct hys_gather *gather)
+/* Under the lock, but for the time that it looks. */
+static void await(struct hys_exec *exec)
 {
-	pthread_cond_wait(&gather->changed, &gather->lock);
+	struct hys_gather *gather = exec->gather;
+	const unsigned seen = atomic_load(&gather->changes);
+	const struct hys_patience patience = hys_patience_of(exec);
+
+	pthread_mutex_unlock(&gather->lock);
+	while (atomic_load(&gather->changes) == seen && hys_patience_is_left(&patience))
+		;
+	pthread_mutex_lock(&gather->lock);
+	if (atomic_load(&gather->changes) == seen)
+		pthread_cond_wait(&gather->changed, &gather->lock);
+}
+
+static void announce(struct hys_gather *gather)
+{
+	atomic_fetch_add(&gather->changes, 1);
+	pthread_cond_broadcast(&gather->changed);
 }
 
 static bool is_dropped(const struct hys_exec *exec, int32_t lane)
@@ -90,7 +107,7 @@ static hys_status prepare(struct hys_exec *exec, const struct hys_task *task, bo
 
 	pthread_mutex_lock(&gather->lock);
 	while (gather->current != task->ticket)
-		await(gather);
+		await(exec);
 	if (!gather->preparing) {
 		gather->preparing = true;
 		gather->skip = gather->skip || hys_exec_failure(exec, NULL) != HYS_OK;
@@ -101,10 +118,10 @@ static hys_status prepare(struct hys_exec *exec, const struct hys_task *task, bo
 		pthread_mutex_lock(&gather->lock);
 		gather->failed = status != HYS_OK;
 		gather->prepared = true;
-		pthread_cond_broadcast(&gather->changed);
+		announce(gather);
 	}
 	while (!gather->prepared)
-		await(gather);
+		await(exec);
 	*skip = gather->skip;
 	pthread_mutex_unlock(&gather->lock);
 	return status;
@@ -228,7 +245,7 @@ static enum move next_move(struct hys_exec *exec, int32_t lane, struct hys_turn 
 		}
 		if (is_settled(exec))
 			break;
-		await(gather);
+		await(exec);
 	}
 	pthread_mutex_unlock(&gather->lock);
 	return move;
@@ -307,7 +324,7 @@ static hys_status settle(struct hys_exec *exec, int32_t lane, const struct hys_t
 		own->delivered = true;
 		own->ended_s = hys_now_s();
 	}
-	pthread_cond_broadcast(&gather->changed);
+	announce(gather);
 	pthread_mutex_unlock(&gather->lock);
 	return status;
 }
@@ -433,9 +450,9 @@ static int64_t count_together(struct hys_exec *exec, int32_t lane, const struct 
 	pthread_mutex_lock(&gather->lock);
 	gather->nonempty += own;
 	gather->counted++;
-	pthread_cond_broadcast(&gather->changed);
+	announce(gather);
 	while (gather->counted < lanes)
-		await(gather);
+		await(exec);
 	all = gather->nonempty;
 	pthread_mutex_unlock(&gather->lock);
 	return all;
@@ -444,15 +461,16 @@ static int64_t count_together(struct hys_exec *exec, int32_t lane, const struct 
 /* ---- meeting ---- */
 
 /* Waits until all have come so far. False when the call has failed. */
-static bool arrive(struct hys_gather *gather)
+static bool arrive(struct hys_exec *exec)
 {
+	struct hys_gather *gather = exec->gather;
 	bool failed;
 
 	pthread_mutex_lock(&gather->lock);
 	gather->arrived++;
-	pthread_cond_broadcast(&gather->changed);
+	announce(gather);
 	while (gather->arrived < gather->plan->device_count)
-		await(gather);
+		await(exec);
 	failed = gather->failed;
 	pthread_mutex_unlock(&gather->lock);
 	return !failed;
@@ -499,7 +517,7 @@ static void leave(struct hys_exec *exec, const struct hys_task *task, bool faile
 		gather->skip = gather->skip || gather->failed;
 		reset(gather);
 		gather->current++;
-		pthread_cond_broadcast(&gather->changed);
+		announce(gather);
 	}
 	pthread_mutex_unlock(&gather->lock);
 }
@@ -514,7 +532,7 @@ static hys_status run(struct hys_exec *exec, int32_t lane, const struct hys_task
 		own.call.args.loss.divisor = (double)count_together(exec, lane, task);
 	status = work(exec, lane, &own, error);
 	/* Who has nothing to merge need not wait for the others here, too. */
-	if (task->sums_bytes > 0 && arrive(exec->gather) && status == HYS_OK) {
+	if (task->sums_bytes > 0 && arrive(exec) && status == HYS_OK) {
 		const double begun = hys_trace_begin(exec, lane);
 
 		status = hys_gather_merge(exec, lane, task, error);

@@ -5,10 +5,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "foretold.h"
+#include "lane.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define DEVICES 3
@@ -121,6 +123,60 @@ static void test_little_memory(void **state)
 	assert_int_equal(hys_exec_report(f->exec, HYS_OP_ATTENTION_BACKWARD, 2, &report, NULL),
 			 HYS_OK);
 	assert_int_equal(report.rows, CASE_ROWS - 16);
+}
+
+/* ---- looking before sleeping ---- */
+
+static double cpu_time_s(void)
+{
+	struct timespec now;
+
+	assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now), 0);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Threads that look for what they wait for do the same as those that sleep; and
+ * when there is nothing to do, they sleep, too. */
+static void test_patient(void **state)
+{
+	const struct timespec pause = {.tv_nsec = 200000000};
+	struct fixture *f = *state;
+	struct hys_error error = {HYS_OK, 0, ""};
+	double before;
+
+	f->context->host.cpus_allowed = 2 * (DEVICES + 1);
+	f->context->host.cpus_quota = 0;
+	open_exec(f);
+	assert_true(f->exec->looks);
+	for (int i = 0; i < 20; i++)
+		run_backward(f, &error);
+	assert_string_equal(error.message, "");
+	before = cpu_time_s();
+	assert_int_equal(nanosleep(&pause, NULL), 0);
+	assert_true(cpu_time_s() - before < 0.05);
+}
+
+static bool may_look(struct fixture *f, int32_t allowed, int32_t quota)
+{
+	f->context->host.cpus_allowed = allowed;
+	f->context->host.cpus_quota = quota;
+	return hys_exec_may_look(&f->all.plan);
+}
+
+/* Not where it would keep others from a core. */
+static void test_who_may_look(void **state)
+{
+	const int32_t enough = 2 * (DEVICES + 1);
+	struct fixture *f = *state;
+
+	assert_true(may_look(f, enough, 0));
+	assert_true(may_look(f, enough, enough));
+	assert_false(may_look(f, enough - 1, 0));
+	assert_false(may_look(f, 64, enough - 1));
+	assert_true(may_look(f, 64, 0));
+	f->devices[1].base.host_memory = true;
+	assert_false(may_look(f, 64, 0));
+	f->devices[1].base.host_memory = false;
 }
 
 /* ---- traces ---- */
@@ -500,6 +556,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_guided),
 		TEST(test_little_memory),
+		TEST(test_patient),
+		TEST(test_who_may_look),
 		TEST(test_trace),
 		TEST(test_one_fails),
 		TEST(test_two_fail),
