@@ -1,5 +1,9 @@
 #include "core.h"
 
+/* Copies that are done as soon as the device is told of them: it is told of many at
+ * once. */
+#define SMALL_BYTES ((int64_t)1 << 20)
+
 hys_status hys_buffer_make(struct hys_context *context, struct hys_device *device, int64_t bytes,
 			   struct hys_buffer **buffer, struct hys_error *error)
 {
@@ -261,6 +265,7 @@ static hys_status submit_copy(struct hys_exec *exec, struct hys_buffer *buffer,
 	task.copy.host = host;
 	task.copy.bytes = bytes;
 	task.copy.count[0] = task.copy.count[1] = 1;
+	task.lingers = bytes < SMALL_BYTES;
 	for (; status == HYS_OK && lane <= last; lane++) {
 		if (last > 0 && is_dropped(exec, lane))
 			continue;
@@ -287,7 +292,7 @@ hys_status hys_buffer_read(struct hys_exec *exec, struct hys_buffer *buffer, int
 hys_status hys_buffer_fill(struct hys_exec *exec, struct hys_buffer *buffer, int64_t offset_bytes,
 			   int64_t bytes, uint8_t value, struct hys_error *error)
 {
-	struct hys_task task = {.run = run_fill, .value = value};
+	struct hys_task task = {.run = run_fill, .value = value, .lingers = true};
 	int32_t lane = 0, last;
 	hys_status status = check_copy(exec, buffer, offset_bytes, buffer, bytes, &lane, error);
 
@@ -325,7 +330,7 @@ hys_status hys_buffer_copy(struct hys_exec *exec, struct hys_buffer *target,
 			   int64_t target_offset_bytes, struct hys_buffer *source,
 			   int64_t source_offset_bytes, int64_t bytes, struct hys_error *error)
 {
-	struct hys_task task = {.run = run_copy};
+	struct hys_task task = {.run = run_copy, .lingers = true};
 	int32_t lane = 0, last;
 	hys_status status;
 

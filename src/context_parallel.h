@@ -36,6 +36,7 @@ struct hys_cp {
 	void (*trace)(void *user, double start_s, double end_s, const char *what);
 	void *trace_user;
 	struct hys_cp_keys *keys; /* list of all there are */
+	uint32_t gathers;	  /* so far, the same number on all ranks */
 };
 
 struct hys_cp_batch {
@@ -163,6 +164,7 @@ struct hys_cp_keys {
 	/* Own rows, in a buffer: they are copied there, and only what others need
 	 * of them comes to the host, which `fetched` tells. */
 	struct hys_tensor local;
+	bool copied;
 	struct hys_event *fetched;
 	int64_t row_bytes;
 	struct hys_cp_messages in, out;
@@ -185,6 +187,9 @@ hys_status hys_cp_keys_send(struct hys_cp_keys *keys, struct hys_error *error);
 /* Whether a slice is here already. */
 hys_status hys_cp_keys_have(struct hys_cp_keys *keys, int32_t slice, bool *have,
 			    struct hys_error *error);
+/* The rank's own rows to where they are among all: once, when somebody comes to read
+ * them, or has nothing else to do. */
+hys_status hys_cp_keys_copy_own(struct hys_cp_keys *keys, struct hys_error *error);
 /* Waits until slices [0, slices) are there, and makes `exec` wait for their
  * copies. */
 hys_status hys_cp_keys_await(struct hys_cp_keys *keys, struct hys_exec *exec, int32_t slices,
@@ -197,7 +202,7 @@ struct hys_cp_keys *hys_cp_keys_of(const struct hys_cp *cp, const struct hys_ten
 
 /* ---- context_parallel_sum.c: gradients to their owners ---- */
 
-#define HYS_CP_SUM_TAG 3 /* beside gathered keys and rings */
+#define HYS_CP_SUM_TAG 3 /* beside rings, below gathered keys */
 
 struct hys_cp_sum {
 	struct hys_cp_batch *batch;

@@ -4,6 +4,13 @@
 #include <sched.h>
 #include <string.h>
 
+/* Keys of one gather are told from those of another by their tag: what comes to the
+ * host first is sent first, on each rank as it happens to. */
+#define FIRST_TAG 16
+#define TAGS 4096u /* more than gathers are alive at once; MPI has 32767 at least */
+/* What a rank waits at most for others to take what it sends. */
+#define HELP_S 0.5e-3
+
 /* ---- the local half ---- */
 
 static hys_status check_local(const struct hys_cp_batch *batch, hys_cut_part part,
@@ -87,8 +94,7 @@ static hys_status find_source(struct hys_cp_keys *keys, const struct hys_tensor 
 	return fetch_wanted(keys, error);
 }
 
-/* The rank's own rows, where they are among all. */
-static hys_status copy_own(const struct hys_cp_keys *keys, struct hys_error *error)
+hys_status hys_cp_keys_copy_own(struct hys_cp_keys *keys, struct hys_error *error)
 {
 	const struct hys_tensor *local = &keys->local;
 	const struct hys_span *runs;
@@ -97,6 +103,8 @@ static hys_status copy_own(const struct hys_cp_keys *keys, struct hys_error *err
 	int64_t from = local->offset * (int64_t)hys_dtype_size(local->dtype);
 	hys_status status = HYS_OK;
 
+	if (!keys->buffer || !local->buffer || keys->copied)
+		return HYS_OK;
 	for (int32_t i = 0; i < count; i++) {
 		const int64_t bytes = runs[i].count * keys->row_bytes;
 
@@ -105,6 +113,7 @@ static hys_status copy_own(const struct hys_cp_keys *keys, struct hys_error *err
 					error));
 		from += bytes;
 	}
+	keys->copied = true;
 cleanup:
 	return status;
 }
@@ -128,8 +137,6 @@ static hys_status prepare(struct hys_cp_keys *keys, const struct hys_tensor *loc
 		keys->buffer = hys_cp_take(batch->cp, batch->plan, true, bytes, error);
 	if (batch->on_device && !keys->buffer)
 		HYS_TRY(error->status);
-	if (keys->buffer && keys->local.buffer)
-		HYS_TRY(copy_own(keys, error));
 	keys->tensor =
 		hys_cp_tensor(keys->buffer ? keys->buffer : keys->host, local, local->dtype, rows);
 	way = (struct hys_cp_way){
@@ -233,14 +240,23 @@ cleanup:
 	return status;
 }
 
+static void tag_messages(struct hys_cp_messages *messages, int tag)
+{
+	for (int32_t i = 0; i < messages->count; i++)
+		messages->list[i].tag = tag;
+}
+
 hys_status hys_cp_keys_post(struct hys_cp_keys *keys, struct hys_error *error)
 {
 	/* All agree only where it is. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	struct hys_cp *cp = keys->batch->cp;
+	const int tag = FIRST_TAG + (int)(cp->gathers++ % TAGS);
 	hys_status status = HYS_OK;
 
 	if (keys->alone)
 		return HYS_OK;
+	tag_messages(&keys->in, tag);
+	tag_messages(&keys->out, tag);
 	for (int32_t i = 0; i < keys->in.count; i++) {
 		HYS_TRY(hys_cp_receive(cp, &keys->in.list[i], keys->host->host,
 				       &keys->requests[keys->posted_in], error));
@@ -342,20 +358,6 @@ cleanup:
 	return status;
 }
 
-hys_status hys_cp_keys_await(struct hys_cp_keys *keys, struct hys_exec *exec, int32_t slices,
-			     struct hys_error *error)
-{
-	hys_status status = HYS_OK;
-
-	if (keys->alone)
-		return HYS_OK;
-	while (keys->arrived < slices)
-		HYS_TRY(take_slice(keys, error));
-	HYS_TRY(follow(keys, exec, error));
-cleanup:
-	return status;
-}
-
 /* Whether messages are through, without waiting; MPI gets on with all. */
 static hys_status are_through(int32_t count, MPI_Request *requests, bool *through,
 			      struct hys_error *error)
@@ -384,6 +386,40 @@ hys_status hys_cp_keys_have(struct hys_cp_keys *keys, int32_t slice, bool *have,
 	for (end = first; end < keys->in.count && keys->in.list[end].slice == slice;)
 		end++;
 	return are_through(end - first, keys->requests + first, have, error);
+}
+
+/* MPI may need this rank for what it sends, too: without, others would wait until it
+ * comes back from telling the device what to do. */
+static hys_status help_sends(const struct hys_cp_keys *keys, struct hys_error *error)
+{
+	const double end = MPI_Wtime() + HELP_S;
+	bool through = false;
+	hys_status status = HYS_OK;
+
+	while (!through && MPI_Wtime() < end) {
+		HYS_TRY(are_through(keys->posted_out, keys->requests + keys->in.count, &through,
+				    error));
+		(void)sched_yield();
+	}
+cleanup:
+	return status;
+}
+
+hys_status hys_cp_keys_await(struct hys_cp_keys *keys, struct hys_exec *exec, int32_t slices,
+			     struct hys_error *error)
+{
+	hys_status status = HYS_OK;
+
+	if (keys->alone)
+		return HYS_OK;
+	HYS_TRY(hys_cp_keys_copy_own(keys, error));
+	while (keys->arrived < slices)
+		HYS_TRY(take_slice(keys, error));
+	if (slices == hys_cut_slices(keys->batch->cut))
+		HYS_TRY(help_sends(keys, error));
+	HYS_TRY(follow(keys, exec, error));
+cleanup:
+	return status;
 }
 
 /* Once everything of this rank has gone, too, its keys may change. */
@@ -431,6 +467,8 @@ hys_status hys_cp_drive(struct hys_cp *cp, struct hys_exec *exec, struct hys_err
 		HYS_TRY(hys_cp_keys_send(keys, error));
 	if (exec)
 		HYS_TRY(hys_exec_record(exec, &computed, error));
+	for (struct hys_cp_keys *keys = cp->keys; exec && keys; keys = keys->next)
+		(void)hys_cp_keys_copy_own(keys, NULL); /* who reads them tries again */
 	while (exec && more && !hys_event_reached(computed)) {
 		HYS_TRY(progress(cp, &more, error));
 		(void)sched_yield();

@@ -332,6 +332,8 @@ static hys_status compute(struct hys_cp_call *call, struct hys_error *error)
 
 	for (int32_t i = 0; i < call->key_count; i++)
 		HYS_TRY(hys_cp_keys_send(call->keys[i], error));
+	for (int32_t i = 0; i < call->key_count; i++)
+		HYS_TRY(hys_cp_keys_copy_own(call->keys[i], error));
 	if (can_start_early(call))
 		return run_by_slices(call, error);
 	HYS_TRY(await(call, slices, error));
