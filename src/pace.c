@@ -18,6 +18,8 @@
 #define REPEATS 8			/* fewer when they take long: others may disturb */
 #define COPY_BYTES ((int64_t)128 << 20) /* more than caches hold */
 #define COPIES 4			/* in and out */
+/* Devices of one name whose times differ by less are as fast: the rest is chance. */
+#define ALIKE 1.05
 /* Memory of a device that an exec's workspace may take. */
 #define MEMORY_PART 0.8
 
@@ -173,11 +175,26 @@ static bool rehearses(const struct hys_plan *plan)
 	return plan->split != HYS_SPLIT_EQUAL && !(plan->flags & HYS_PLAN_BUFFERS_ONLY);
 }
 
+/* Of a device beside others of its name, which have slower and faster places and parts. */
+static bool has_namesakes(const struct hys_plan *plan, const struct hys_device *device)
+{
+	const uint64_t signature = hys_device_signature(device);
+
+	for (int32_t i = 0; i < plan->device_count; i++)
+		if (plan->devices[i] != device &&
+		    hys_device_signature(plan->devices[i]) == signature)
+			return true;
+	return false;
+}
+
 /* What devices take that were rehearsed is true of them together. */
-static uint64_t pace_key(const struct hys_picker *picker)
+static uint64_t pace_key(const struct hys_picker *picker, const struct hys_device *device)
 {
 	const struct hys_plan *plan = picker->plan;
 	uint64_t key = picker->problem_hash;
+
+	if (has_namesakes(plan, device))
+		key = hys_hash(key, device->info.id, strlen(device->info.id));
 
 	for (int32_t i = 0; rehearses(plan) && i < plan->device_count; i++) {
 		const uint64_t signature = hys_device_signature(plan->devices[i]);
@@ -195,7 +212,7 @@ static bool recall(const struct probe *probe, struct hys_pace *pace)
 	if (probe->picker->wish->effort == HYS_EFFORT_MEASURE)
 		return false;
 	pthread_mutex_lock(&context->lock);
-	known = hys_wisdom_pace(context->wisdom, probe->op, pace_key(probe->picker),
+	known = hys_wisdom_pace(context->wisdom, probe->op, pace_key(probe->picker, probe->device),
 				hys_device_signature(probe->device), probe->choice->kernel->name,
 				pace);
 	pthread_mutex_unlock(&context->lock);
@@ -209,9 +226,9 @@ static hys_status remember(const struct probe *probe, struct hys_error *error)
 	hys_status status;
 
 	pthread_mutex_lock(&context->lock);
-	status = hys_wisdom_learn_pace(context->wisdom, probe->op, pace_key(probe->picker),
-				       hys_device_signature(probe->device),
-				       probe->choice->kernel->name, pace, error);
+	status = hys_wisdom_learn_pace(
+		context->wisdom, probe->op, pace_key(probe->picker, probe->device),
+		hys_device_signature(probe->device), probe->choice->kernel->name, pace, error);
 	pthread_mutex_unlock(&context->lock);
 	return status;
 }
@@ -229,16 +246,61 @@ static struct probe probe_of(struct hys_picker *picker, int32_t i, int32_t op)
 	};
 }
 
-/* The same device may be in the plan more than once, or another of its kind. */
+/* The same device may be in the plan more than once, or another of its kind that
+ * cannot be told from it. */
 static int32_t same_device_before(const struct hys_plan *plan, int32_t index)
 {
-	const uint64_t signature = hys_device_signature(plan->devices[index]);
+	const struct hys_device *device = plan->devices[index];
+	const uint64_t signature = hys_device_signature(device);
 
 	for (int32_t i = 0; i < index; i++)
-		if (plan->devices[i] == plan->devices[index] ||
-		    hys_device_signature(plan->devices[i]) == signature)
+		if (plan->devices[i] == device ||
+		    (hys_device_signature(plan->devices[i]) == signature &&
+		     strcmp(plan->devices[i]->info.id, device->info.id) == 0))
 			return i;
 	return -1;
+}
+
+/* What the plan's largest call would take. */
+static double largest_s(const struct hys_plan *plan, hys_op op, const struct hys_pace *pace)
+{
+	const int64_t rows = hys_plan_rows_max(plan, op);
+	const struct hys_work work = hys_work_of(&plan->problem, NULL, rows, plan->keys_max);
+	const double flops = hys_is_pooling(op) ? 0 : hys_cost_flops(op, &plan->problem, &work);
+
+	return pace->call_s + pace->row_s * (double)rows + pace->flop_s * flops;
+}
+
+void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first)
+{
+	const uint64_t signature = hys_device_signature(plan->devices[first]);
+	struct hys_pace mean = {0};
+	double least = (double)INFINITY, most = 0;
+	int32_t count = 0;
+
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		const struct hys_pace *pace = hys_plan_pace(plan, op, i);
+		const double seconds = largest_s(plan, op, pace);
+
+		if (hys_device_signature(plan->devices[i]) != signature)
+			continue;
+		mean.call_s += pace->call_s;
+		mean.row_s += pace->row_s;
+		mean.flop_s += pace->flop_s;
+		mean.byte_s += pace->byte_s;
+		least = fmin(least, seconds);
+		most = fmax(most, seconds);
+		count++;
+	}
+	if (!(most <= ALIKE * least))
+		return;
+	mean.call_s /= count;
+	mean.row_s /= count;
+	mean.flop_s /= count;
+	mean.byte_s /= count;
+	for (int32_t i = 0; i < plan->device_count; i++)
+		if (hys_device_signature(plan->devices[i]) == signature)
+			*hys_plan_pace(plan, op, i) = mean;
 }
 
 /* *byte_s is measured when it is first needed. */
@@ -281,6 +343,9 @@ static void find_paces(struct hys_picker *picker, uint32_t *fresh)
 				find_pace(&probe, &byte_s, fresh);
 		}
 	}
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+		for (int32_t i = 0; *fresh & HYS_OP_BIT(op) && i < plan->device_count; i++)
+			hys_paces_even_out(plan, (hys_op)op, i);
 }
 
 static hys_status remember_paces(struct hys_picker *picker, uint32_t fresh, struct hys_error *error)

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -297,6 +298,37 @@ static void test_ranges(void **state)
 	}
 }
 
+static void take_each(struct fixture *f, double first, double second, double third)
+{
+	const double each[LANES] = {first, second, third};
+
+	for (int32_t i = 0; i < LANES; i++)
+		*hys_plan_pace(&f->plan.plan, HYS_OP_SELECT, i) =
+			(struct hys_pace){.flop_s = each[i] * 1e-12};
+	hys_paces_even_out(&f->plan.plan, HYS_OP_SELECT, 0);
+}
+
+static double taken(struct fixture *f, int32_t i)
+{
+	return 1e12 * hys_plan_pace(&f->plan.plan, HYS_OP_SELECT, i)->flop_s;
+}
+
+/* Each is measured; what differs by chance does not tell devices of one name apart. */
+static void test_namesakes(void **state)
+{
+	struct fixture *f = *state;
+
+	take_each(f, 1, 1.04, 1.02);
+	for (int32_t i = 0; i < LANES; i++)
+		assert_true(fabs(taken(f, i) - 1.02) < 1e-9);
+	take_each(f, 1, 1.12, 1);
+	assert_true(taken(f, 0) == 1 && taken(f, 1) > 1.11 && taken(f, 2) == 1);
+	snprintf(f->devices[2].base.info.name, sizeof(f->devices[2].base.info.name), "other");
+	take_each(f, 1, 1.04, 3);
+	assert_true(fabs(taken(f, 0) - 1.02) < 1e-9 && fabs(taken(f, 1) - 1.02) < 1e-9);
+	assert_true(taken(f, 2) > 2.9);
+}
+
 /* Of all operations alike, whatever part of the rows that is in one run. */
 static void test_ranges_of_unequal_devices(void **state)
 {
@@ -404,6 +436,7 @@ int main(void)
 		TEST(test_a_device_that_is_no_help),
 		TEST(test_a_device_that_cannot),
 		TEST(test_kept_weights),
+		TEST(test_namesakes),
 	};
 
 	return cmocka_run_group_tests_name("partition", tests, NULL, NULL);
