@@ -119,7 +119,9 @@ static double op_time_s(const struct price *price, hys_op op, const struct hys_w
 
 	if (!planned(price, op) || !(flops > 0))
 		return 0;
-	return rate > 0 ? flops / rate : hys_cost_time_s(price->plan, op, flops);
+	if (!(rate > 0))
+		return hys_cost_time_s(price->plan, op, flops);
+	return flops / rate + price->network.row_s[op] * work->rows;
 }
 
 static double transfer_s(const struct price *price, int64_t bytes, int64_t messages)
@@ -331,6 +333,11 @@ static hys_status check(const struct hys_cut *cut, const struct hys_plan *plan,
 		HYS_TRY(hys_fail(error, HYS_INVALID_ARGUMENT, 0,
 				 "network.bytes_per_s and latency_s: expected more than 0, and 0 "
 				 "or more"));
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+		if (!(network->row_s[op] >= 0))
+			HYS_TRY(hys_fail(error, HYS_INVALID_ARGUMENT, 0,
+					 "network.row_s[%d] is %g, expected 0 or more", op,
+					 network->row_s[op]));
 cleanup:
 	return status;
 }

@@ -37,8 +37,10 @@ static const struct argp_option options[] = {
 	 "Gbit/s of each rank and microseconds a message (default 400,2)", 0},
 	{"cut", OPT_CUT, "NAME", 0, "balanced (default), contiguous or zigzag", 0},
 	{"documents", OPT_DOCUMENTS, "N", 0, "So many packed documents, lengths by Zipf's law", 0},
-	{"rate", OPT_RATE, "OP=FLOPS", 0,
-	 "Useful FLOP/s of an operation on a rank, as hyscale bench or hyscale-ranks measured", 0},
+	{"rate", OPT_RATE, "OP=FLOPS[,NS]", 0,
+	 "Useful FLOP/s of an operation on a rank, and nanoseconds of each row beside, as hyscale "
+	 "bench or hyscale-ranks measured",
+	 0},
 	{"json", 'j', 0, 0, "One JSON object per operation, or rank", 0},
 	{0},
 };
@@ -117,7 +119,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		break;
 	case OPT_RATE:
 		if (!plan_ranks_rate(&plan->ranks, argument))
-			argp_error(state, "'%s' is not OPERATION=FLOPS", argument);
+			argp_error(state,
+				   "'%s' is not OPERATION=FLOPS or OPERATION=FLOPS,NANOSECONDS",
+				   argument);
 		break;
 	case 'j':
 		plan->json = plan->schedule.json = plan->ranks.json = true;

@@ -14,9 +14,16 @@ bool plan_ranks_rate(struct plan_ranks *wanted, const char *text)
 		if (strlen(name) != (size_t)(equals - text) ||
 		    strncmp(name, text, strlen(name)) != 0)
 			continue;
-		wanted->rates[op] = strtod(equals + 1, &end);
-		return end != equals + 1 && *end == '\0' && wanted->rates[op] > 0 &&
-		       isfinite(wanted->rates[op]);
+		const char *rest = equals + 1;
+		wanted->rates[op] = strtod(rest, &end);
+		if (end == rest || !(wanted->rates[op] > 0) || !isfinite(wanted->rates[op]))
+			return false;
+		if (*end == ',') {
+			rest = end + 1;
+			wanted->row_s[op] = strtod(rest, &end) * 1e-9;
+		}
+		return end != rest && *end == '\0' && wanted->row_s[op] >= 0 &&
+		       isfinite(wanted->row_s[op]);
 	}
 	return false;
 }
@@ -262,6 +269,7 @@ int plan_ranks_print(const struct plan_ranks *wanted, struct hys_context *contex
 	struct hys_error error = {0};
 	int result = TOOL_OK;
 	memcpy(network.flops_per_s, wanted->rates, sizeof network.flops_per_s);
+	memcpy(network.row_s, wanted->row_s, sizeof network.row_s);
 	if (!read_network(wanted->network, &network))
 		result =
 			tool_complain("--network '%s' is not GBITS,MICROSECONDS, for example 400,2",

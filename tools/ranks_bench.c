@@ -46,7 +46,10 @@ static const struct argp_option argp_options[] = {
 	{"repeat", KEY_REPEAT, "N", 0, "Timed steps (default 3)", 0},
 	{"forward-only", KEY_FORWARD, 0, 0, "No backward pass", 0},
 	{"probe", KEY_PROBE, "N", 0,
-	 "Measure each rank on a document of N tokens, and predict the step from that", 0},
+	 "Measure each rank on a document of N tokens, with --documents on N in several, too, and "
+	 "predict "
+	 "the step from that",
+	 0},
 	{"alone", KEY_ALONE, 0, 0, "Time the first rank alone, too", 0},
 	{"trace", KEY_TRACE, 0, 0, "Print what each rank did in the last step", 0},
 	{0},
@@ -120,7 +123,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 /* ---- the step ---- */
 
-enum { SELECT, FORWARD, BACKWARD, STEP, TIMES };
+enum { SELECT, FORWARD, BACKWARD, STEP = RANKS_OPS, TIMES };
 static const char *const time_names[TIMES] = {"select", "attention_forward", "attention_backward",
 					      "whole step"};
 
@@ -336,59 +339,30 @@ static bool run_on_ranks(struct bench_run *run, const struct hys_batch_desc *des
 	return time_steps(run, step_on_ranks);
 }
 
-/* Useful FLOP/s of each operation on this rank; slowest of all ranks. */
-static bool measure_rates(struct bench_run *run, struct hys_network *network)
+static struct ranks_ops ops_of(const struct ranks_options *options)
 {
-	const hys_op ops[STEP] = {select_op(run->options), HYS_OP_ATTENTION_FORWARD,
-				  HYS_OP_ATTENTION_BACKWARD};
-	double rates[HYS_OP_COUNT] = {0};
-	for (int t = 0; t < STEP; t++) {
-		struct hys_cost cost;
-		if (t == BACKWARD && run->options->no_backward)
+	return (struct ranks_ops){
+		{select_op(options), HYS_OP_ATTENTION_FORWARD,
+		 options->no_backward ? HYS_OP_COUNT : HYS_OP_ATTENTION_BACKWARD}};
+}
+
+static bool measure(struct bench_run *run, const struct hys_batch_desc *desc,
+		    struct ranks_measured *measured)
+{
+	const struct ranks_ops ops = ops_of(run->options);
+	bool fine = run_alone(run, desc);
+	for (int t = 0; fine && t < STEP; t++) {
+		struct hys_cost cost = {0};
+		if (ops.of[t] == HYS_OP_COUNT)
 			continue;
-		if (!ok(run, hys_plan_cost(run->plan, ops[t], run->whole, &cost, &run->error)))
-			return false;
-		rates[ops[t]] = cost.flops / run->fastest[t];
+		fine = ok(run, hys_plan_cost(run->plan, ops.of[t], run->whole, &cost, &run->error));
+		measured->flops[t] = cost.flops;
+		measured->seconds[t] = run->fastest[t];
 	}
-	memcpy(network->flops_per_s, rates, sizeof rates);
-	return true;
+	return fine;
 }
 
 /* ---- reporting ---- */
-
-static void print_prediction(struct bench_run *run, struct hys_network *network)
-{
-	const hys_op ops[STEP] = {select_op(run->options), HYS_OP_ATTENTION_FORWARD,
-				  HYS_OP_ATTENTION_BACKWARD};
-	const struct hys_cut *cut = hys_cp_batch_cut(run->batch);
-	const int32_t ranks = hys_cut_ranks(cut);
-	struct hys_rank_cost *costs = calloc((size_t)ranks, sizeof *costs);
-	double rates[HYS_OP_COUNT];
-	MPI_Allreduce(network->flops_per_s, rates, HYS_OP_COUNT, MPI_DOUBLE, MPI_MIN, run->comm);
-	memcpy(network->flops_per_s, rates, sizeof rates);
-	ranks_network(run->comm, network);
-	if (!costs || !ok(run, hys_cut_price(cut, run->plan, network, costs, &run->error))) {
-		tool_failed("prediction", &run->error);
-		free(costs);
-		return;
-	}
-	if (hys_cp_rank(run->cp) == 0)
-		printf("predicted from the fastest of %lld tokens a rank, %.3g Gbit/s, %.3g us a "
-		       "message:\n",
-		       (long long)run->options->probe, network->bytes_per_s * 8e-9,
-		       network->latency_s * 1e6);
-	for (int t = 0; t < TIMES && hys_cp_rank(run->cp) == 0; t++) {
-		double predicted = costs[0].step_s;
-		for (int32_t rank = 0; t < STEP && rank < ranks; rank++)
-			predicted = rank == 0 ? costs[0].op_s[ops[t]]
-					      : fmax(predicted, costs[rank].op_s[ops[t]]);
-		if (t != BACKWARD || !run->options->no_backward)
-			printf("  %-20s %12s, fastest took %12s: %+.1f%%\n", time_names[t],
-			       tool_time(predicted), tool_time(run->fastest[t]),
-			       100 * (predicted / run->fastest[t] - 1));
-	}
-	free(costs);
-}
 
 static void print_cut(const struct bench_run *run)
 {
@@ -493,15 +467,41 @@ static int32_t *zipf(int64_t tokens, int64_t documents)
 	return cu;
 }
 
+/* Measures this rank by itself: on one document, and, where the job has several, on as
+ * many tokens of documents like those. */
+static bool probe_rank(struct bench_run *run, struct hys_network *network)
+{
+	const struct ranks_options *o = run->options;
+	const struct bench_run fresh = *run;
+	const int64_t documents = o->documents * o->probe / o->tokens;
+	struct hys_batch_desc desc = {.struct_size = sizeof desc,
+				      .rows = o->probe,
+				      .keys = o->probe,
+				      .flags = HYS_BATCH_CAUSAL};
+	const struct ranks_ops ops = ops_of(o);
+	struct ranks_measured long_one = {{0}}, short_ones;
+	int32_t *cu = documents > 1 ? zipf(o->probe, documents) : NULL;
+	bool fine = measure(run, &desc, &long_one);
+	short_ones = long_one;
+	if (fine && cu) {
+		close_run(run);
+		*run = fresh;
+		desc.documents = (int32_t)documents;
+		desc.cu_seqlens_q = cu;
+		fine = measure(run, &desc, &short_ones);
+	}
+	if (fine)
+		ranks_find_rates(&ops, &long_one, &short_ones, (double)o->probe, network);
+	close_run(run);
+	free(cu);
+	return fine;
+}
+
 static int bench(const struct ranks_options *o, int rank, int ranks)
 {
 	struct bench_run *alone = calloc(1, sizeof *alone), *together = calloc(1, sizeof *together),
 			 *probe = calloc(1, sizeof *probe);
 	struct hys_network network = {.struct_size = sizeof network};
-	const struct hys_batch_desc small = {.struct_size = sizeof small,
-					     .rows = o->probe,
-					     .keys = o->probe,
-					     .flags = HYS_BATCH_CAUSAL};
 	int32_t *cu = o->documents > 1 ? zipf(o->tokens, o->documents) : NULL;
 	const struct hys_batch_desc desc = {.struct_size = sizeof desc,
 					    .rows = o->tokens,
@@ -533,9 +533,8 @@ static int bench(const struct ranks_options *o, int rank, int ranks)
 		tool_failed("alone", &alone->error);
 	close_run(alone);
 	MPI_Allreduce(&fine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-	if (all && o->probe && (!run_alone(probe, &small) || !measure_rates(probe, &network)))
+	if (all && o->probe && !probe_rank(probe, &network))
 		fine = tool_failed("probe", &probe->error) == TOOL_OK;
-	close_run(probe);
 	MPI_Allreduce(&fine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
 	if (all && !run_on_ranks(together, &desc))
 		fine = tool_failed("on ranks", &together->error) == TOOL_OK;
@@ -547,8 +546,13 @@ static int bench(const struct ranks_options *o, int rank, int ranks)
 			print_times(alone, together, ranks);
 		}
 		print_bytes(together, &counted);
-		if (o->probe)
-			print_prediction(together, &network);
+		if (o->probe) {
+			const struct ranks_ops ops = ops_of(o);
+			if (!ranks_predict(together->comm, hys_cp_batch_cut(together->batch),
+					   together->plan, &ops, &network, together->fastest,
+					   o->probe, &together->error))
+				tool_failed("prediction", &together->error);
+		}
 		if (o->trace)
 			ranks_trace_print(&together->trace, MPI_COMM_WORLD);
 	}

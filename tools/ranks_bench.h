@@ -67,6 +67,26 @@ bool ranks_step_make(struct ranks_data *data, const struct ranks_options *option
  * to do: of which the step's times are predicted. Collective. */
 void ranks_network(MPI_Comm comm, struct hys_network *network);
 
+/* The operations of a step in their order; HYS_OP_COUNT = left out. */
+#define RANKS_OPS 3
+struct ranks_ops {
+	hys_op of[RANKS_OPS];
+};
+/* What they took on one rank, for how much useful work. */
+struct ranks_measured {
+	double seconds[RANKS_OPS], flops[RANKS_OPS];
+};
+/* From one document and from several of as many tokens, or twice the same: what work takes, and
+ * what rows do whatever they see. Where documents make no difference to the work, all is work. */
+void ranks_find_rates(const struct ranks_ops *ops, const struct ranks_measured *long_one,
+		      const struct ranks_measured *short_ones, double tokens,
+		      struct hys_network *network);
+/* Collective: prints what the slowest rank's rates and the network between ranks predict beside
+ * what operations and step took, fastest[RANKS_OPS + 1]. False with *error filled. */
+bool ranks_predict(MPI_Comm comm, const struct hys_cut *cut, const struct hys_plan *plan,
+		   const struct ranks_ops *ops, struct hys_network *network, const double *fastest,
+		   int64_t tokens, struct hys_error *error);
+
 /* What a job told of itself. */
 struct ranks_trace {
 	double zero_s;

@@ -113,6 +113,8 @@ struct hys_network {
 	double host_bytes_per_s;	  /* adding gradients up on the host; 0 = 5e9 */
 	double flops_per_s[HYS_OP_COUNT]; /* useful work of one rank; 0 = what the plan
 					     predicts */
+	double row_s[HYS_OP_COUNT];	  /* what a row takes beside, where there is a rate:
+					     short documents have many rows and little work */
 };
 
 /* One step of one layer, as far as it is planned: index keys and keys set out,

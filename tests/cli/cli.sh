@@ -197,6 +197,7 @@ expect "bench devices" 0 '"same_bits":true' "$hyscale" bench devices --twice --d
     --head-dim 32 --value-dim 16 --repeat 1 --documents 3 --split equal --json
 measure "bench devices, shapes" 0 '"rows":64,"documents":2,' "$hyscale" bench devices --twice --device openmp --rows 256 --index-heads 2 --index-dim 16 --topk 8 \
     --heads 4 --head-dim 32 --value-dim 16 --repeat 1 --documents 2 --sweep --json
+expect "plan, less than no time a row" 2 "is not OPERATION=FLOPS" "$hyscale" plan --model dsv32 --tokens 4096 --ranks 2 --rate select=1e12,-5
 expect "bench devices, no shapes" 2 "takes --rows in fours" "$hyscale" bench devices --twice --device openmp --rows 255 --documents 2 --sweep
 expect "bench devices, one" 2 "1 devices match" "$hyscale" bench devices --device openmp --rows 64
 measure "bench balance" 0 "^Zipf documents .*" "$hyscale" bench balance --rows 512 --device openmp --twice

@@ -188,12 +188,13 @@ static void check_bytes(const struct job *job, const char *what,
 /* What `hyscale plan --ranks` says of a step's bytes against what was counted. */
 static void check_price(const struct job *job, const struct hys_cp_traffic *before)
 {
-	const struct hys_network network = {.struct_size = sizeof network, .bytes_per_s = 1e9};
+	struct hys_network network = {.struct_size = sizeof network, .bytes_per_s = 1e9};
 	const struct hys_cp_traffic now = hys_cp_counted(job->cp);
 	const double sent = (double)(now.sent_bytes - before->sent_bytes);
 	const double received = (double)(now.received_bytes - before->received_bytes);
 	struct hys_rank_cost *costs = calloc((size_t)ranks, sizeof *costs);
 	struct hys_error error;
+	double rows;
 
 	if (hys_cut_price(hys_cp_batch_cut(job->batch), job->plan, &network, costs, &error) !=
 	    HYS_OK)
@@ -203,6 +204,14 @@ static void check_price(const struct job *job, const struct hys_cp_traffic *befo
 		wrong("%s: a step sent %.0f and received %.0f bytes, priced were %lld and %lld",
 		      job->own.about->name, sent, received, (long long)costs[this_rank].sent_bytes,
 		      (long long)costs[this_rank].received_bytes);
+	network.flops_per_s[HYS_OP_ATTENTION_FORWARD] = 1e30;
+	network.row_s[HYS_OP_ATTENTION_FORWARD] = 1;
+	rows = (double)hys_cut_count(hys_cp_batch_cut(job->batch), HYS_CUT_ROWS, this_rank);
+	if (hys_cut_price(hys_cp_batch_cut(job->batch), job->plan, &network, costs, &error) !=
+		    HYS_OK ||
+	    fabs(costs[this_rank].op_s[HYS_OP_ATTENTION_FORWARD] - rows) > 0.01 * rows + 1e-3)
+		wrong("%s: rows of a second each take %g s, expected %g", job->own.about->name,
+		      costs[this_rank].op_s[HYS_OP_ATTENTION_FORWARD], rows);
 	free(costs);
 }
 
@@ -216,6 +225,68 @@ static void arrive(const struct job *job, struct hys_cp_keys *keys)
 		      hys_cp_keys_await(keys, job->exec,
 					hys_cut_slices(hys_cp_batch_cut(job->batch)), &error),
 		      &error);
+}
+
+/* ---- several gathers on their way ---- */
+
+/* Of each key that the rank owns, its number among all. */
+static struct hys_cp_keys *number_keys(const struct job *job, int32_t first, int32_t *numbers)
+{
+	const struct hys_cut *cut = hys_cp_batch_cut(job->batch);
+	const int64_t count = hys_cut_count(cut, HYS_CUT_KEYS, this_rank);
+	const struct hys_tensor local = {
+		.host = numbers, .dtype = HYS_I32, .rank = 1, .shape = {count}};
+	const struct hys_span *runs;
+	const int32_t run_count = hys_cut_owned(cut, HYS_CUT_KEYS, this_rank, &runs);
+	struct hys_cp_keys *keys = NULL;
+	struct hys_error error;
+
+	for (int32_t i = 0; i < run_count; i++)
+		for (int64_t k = 0; k < runs[i].count; k++)
+			*numbers++ = first + (int32_t)(runs[i].first + k);
+	check(&job->own, "prepare",
+	      hys_cp_keys_prepare(job->batch, job->exec, HYS_CUT_KEYS, &local, &keys, &error),
+	      &error);
+	return keys;
+}
+
+static void check_numbers(const struct job *job, struct hys_cp_keys *keys, int32_t first)
+{
+	const struct hys_span *runs;
+	const int32_t count =
+		hys_cut_needed(hys_cp_batch_cut(job->batch), HYS_CUT_KEYS, this_rank, &runs);
+	int64_t differ = 0;
+
+	arrive(job, keys);
+	for (int32_t i = 0; i < count; i++)
+		for (int64_t k = runs[i].first; k < runs[i].first + runs[i].count; k++)
+			differ += ((const int32_t *)keys->tensor.host)[k] != first + (int32_t)k;
+	if (differ > 0)
+		wrong("%s: %lld keys are those of another gather", job->own.about->name,
+		      (long long)differ);
+	hys_cp_keys_destroy(keys);
+}
+
+/* Keys of one gather are not those of another, whichever has set out first on a rank. */
+static void check_order(const struct job *job)
+{
+	const int64_t count = hys_cut_count(hys_cp_batch_cut(job->batch), HYS_CUT_KEYS, this_rank);
+	int32_t *numbers = calloc(2 * (size_t)count + 1, sizeof *numbers);
+	struct hys_cp_keys *first = number_keys(job, 0, numbers);
+	struct hys_cp_keys *second = number_keys(job, 1000000, numbers + count);
+	const bool late = this_rank % 2 == 1;
+	struct hys_error error;
+
+	if (late)
+		first->posted_out = first->out.count;
+	check(&job->own, "post", hys_cp_keys_post(first, &error), &error);
+	check(&job->own, "post", hys_cp_keys_post(second, &error), &error);
+	if (late)
+		first->posted_out = 0;
+	check(&job->own, "send", hys_cp_keys_send(first, &error), &error);
+	check_numbers(job, first, 0);
+	check_numbers(job, second, 1000000);
+	free(numbers);
 }
 
 /* `once`: keys are gathered before, and serve all. */
@@ -405,6 +476,8 @@ static void run_case(const struct step_case *about, struct hys_context *context,
 		compare_ring(&job.own, &whole, hys_cp_batch_cut(job.batch));
 	} else {
 		run_shared(&job, once);
+		if (!job.batch->on_device)
+			check_order(&job);
 		compare_all(&job.own, &whole, hys_cp_batch_cut(job.batch));
 	}
 	step_free(&job.own);
