@@ -320,7 +320,7 @@ static void run_step(struct run *run, struct side *side, struct result *result, 
 
 /* ---- sides ---- */
 
-static bool open_side(struct run *run, struct side *side)
+static bool open_plan(struct run *run, struct side *side)
 {
 	static const uint32_t splits[] = {0, HYS_PLAN_EQUAL, HYS_PLAN_GUIDED};
 	const struct hys_plan_options wanted = {
@@ -336,10 +336,8 @@ static bool open_side(struct run *run, struct side *side)
 		.keys_max = run->rows,
 		.kernels = run->bench->kernels,
 		.progress = tool_plan_progress};
-	check(run, hys_plan_create(run->context, &run->problem, &wanted, &side->plan, &run->error));
-	if (!run->failed)
-		check(run, hys_exec_create(side->plan, NULL, &side->exec, &run->error));
-	return !run->failed;
+	return check(run, hys_plan_create(run->context, &run->problem, &wanted, &side->plan,
+					  &run->error));
 }
 
 static void make_batch(struct run *run, struct side *side)
@@ -359,10 +357,49 @@ static void make_batch(struct run *run, struct side *side)
 	free(starts);
 }
 
-static void close_side(struct side *side)
+static bool open_exec(struct run *run, struct side *side)
+{
+	return check(run, hys_exec_create(side->plan, NULL, &side->exec, &run->error));
+}
+
+static void close_exec(struct side *side)
 {
 	hys_exec_destroy(side->exec);
 	hys_batch_destroy(side->batch);
+	side->exec = NULL;
+	side->batch = NULL;
+}
+
+static void warm_up(struct run *run, struct side *side, int64_t repeat)
+{
+	for (int step = 0; step < (run->attends ? STEPS : FORWARD); step++)
+		for (int64_t i = 0; !run->failed && i < repeat; i++)
+			check(run, call(run, side, step));
+}
+
+/* Devices of one name need not be as fast: a plan that follows what calls took, as many as
+ * are timed later (fast devices slow down while they work), but for the first of each, which
+ * loads programs. */
+static void rebalance(struct run *run, struct side *side)
+{
+	struct hys_plan *learnt = NULL;
+	warm_up(run, side, 1);
+	hys_exec_destroy(side->exec);
+	side->exec = NULL;
+	if (!run->failed && open_exec(run, side))
+		warm_up(run, side, run->bench->repeat + 1);
+	if (run->failed || !check(run, hys_plan_rebalance(side->exec, &learnt, &run->error)))
+		return;
+	close_exec(side);
+	hys_plan_destroy(side->plan);
+	side->plan = learnt;
+	if (open_exec(run, side))
+		make_batch(run, side);
+}
+
+static void close_side(struct side *side)
+{
+	close_exec(side);
 	while (side->buffer_count > 0)
 		hys_buffer_destroy(side->buffers[--side->buffer_count]);
 	hys_plan_destroy(side->plan);
@@ -434,9 +471,10 @@ static void print_head(const struct run *run, const struct side *all, const stru
 {
 	if (run->bench->json)
 		return;
-	printf("%lld rows and keys, %s; %d devices against the first of them\n",
+	static const char *const shares[] = {"re-balanced by what calls took", "equal", "guided"};
+	printf("%lld rows and keys, %s; %d devices against the first of them, shares %s\n",
 	       (long long)shape->rows, shape->documents ? "packed Zipf documents" : "causal",
-	       all->count);
+	       all->count, shares[run->bench->split]);
 	printf("%-22s %-34s %10s %10s %6s  %9s  %-9s  %11s %11s   %s\n", "operation", "kernel",
 	       "one", "all", "gain", "imbalance", "same bits", "rows differ", "sums differ",
 	       "busy, by device");
@@ -446,7 +484,7 @@ static void print_head(const struct run *run, const struct side *all, const stru
 static void run_side(struct run *run, struct side *side, const struct side *one)
 {
 	const int steps = run->attends ? STEPS : FORWARD;
-	if (open_side(run, side))
+	if (open_plan(run, side) && open_exec(run, side))
 		make_select(run, side);
 	if (!run->failed && run->attends)
 		make_attention(run, side);
@@ -454,6 +492,8 @@ static void run_side(struct run *run, struct side *side, const struct side *one)
 		run->shape = run->shapes[i];
 		cut_tensors(side, run->shape.rows);
 		make_batch(run, side);
+		if (!run->failed && side->count > 1 && run->bench->split == 0)
+			rebalance(run, side);
 		for (int step = 0; !run->failed && step < steps; step++) {
 			run_step(run, side, &side->results[i][step], step);
 			if (getenv("HYS_VERBOSE"))
