@@ -19,7 +19,12 @@
 #define FORWARD HYS_OP_ATTENTION_FORWARD, &subject_forward
 #define BACKWARD HYS_OP_ATTENTION_BACKWARD, &subject_backward
 #define LOSS HYS_OP_INDEXER_LOSS, &subject_loss
+#define CLOSE(text) .about = {.name = text, .flags = SUITE_CLOSE}
+#define GATHER                                                                         \
+	.dtype = HYS_BF16, .heads = 16, .head_dim = 192, .value_dim = 128, .topk = 50, \
+	.features = ATTENTION_SHARED
 #define DOCUMENTS .q_lengths = LENGTHS(150, 0, 1, 49), .k_lengths = LENGTHS(400, 2, 1, 200)
+#define FEWER_ROWS .q_lengths = LENGTHS(40, 0, 1, 19), .k_lengths = LENGTHS(400, 2, 1, 200)
 
 /* clang-format off */
 static const struct subject subjects[] = {
@@ -35,6 +40,8 @@ static const struct subject subjects[] = {
 		FULL("fine bf16"), .visible = {DOCUMENTS}, .topk = 40, .method = HYS_METHOD_COARSE_TO_FINE, .coarse_block = 16, .coarse_keep = 5, .dtype = HYS_BF16}}},
 	{"select, coarse to fine", SELECT(HYS_OP_SELECT_COARSE_TO_FINE), {.select = {
 		CORE("fine"), .visible = {DOCUMENTS}, .topk = 40, .method = HYS_METHOD_COARSE_TO_FINE, .coarse_block = 16, .coarse_keep = 5}}},
+	{"select, coarse, bf16", SELECT(HYS_OP_SELECT_COARSE), {.select = {
+		FULL("coarse bf16"), .visible = {DOCUMENTS}, .topk = 5, .method = HYS_METHOD_COARSE, .coarse_block = 16, .dtype = HYS_BF16}}},
 	{"attention", FORWARD, {.attention = {
 		CORE("attention"), .visible = {DOCUMENTS, .window_keys = 30}, .heads = 6, .kv_heads = 2, .topk = 70, .window = 9, .features = ATTENTION_SINK}}},
 	{"attention, dense f16", FORWARD, {.attention = {
@@ -45,6 +52,8 @@ static const struct subject subjects[] = {
 		FULL("dense bf16"), .visible = {DOCUMENTS}, .dtype = HYS_BF16, .heads = 6, .kv_heads = 2, .head_dim = 64, .features = ATTENTION_DENSE}}},
 	{"attention, blocks bf16", FORWARD, {.attention = {
 		FULL("blocks bf16"), .visible = {DOCUMENTS}, .dtype = HYS_BF16, .heads = 6, .kv_heads = 2, .head_dim = 64, .granularity = 16, .topk = 9, .window = 9}}},
+	{"attention, gathered bf16", FORWARD, {.attention = {
+		CLOSE("gathered bf16"), .visible = {DOCUMENTS}, GATHER}}},
 	{"attention backward", BACKWARD, {.attention = {
 		CORE("backward"), .visible = {DOCUMENTS, .window_keys = 30}, .heads = 6, .kv_heads = 2, .topk = 70, .window = 9, .features = ATTENTION_SINK}}},
 	{"attention backward, dense", BACKWARD, {.attention = {
@@ -53,10 +62,14 @@ static const struct subject subjects[] = {
 		FULL("dense backward bf16"), .visible = {DOCUMENTS}, .dtype = HYS_BF16, .heads = 6, .kv_heads = 2, .head_dim = 64, .features = ATTENTION_DENSE}}},
 	{"attention backward, blocks bf16", BACKWARD, {.attention = {
 		FULL("blocks backward bf16"), .visible = {DOCUMENTS}, .dtype = HYS_BF16, .heads = 6, .kv_heads = 2, .head_dim = 64, .granularity = 16, .topk = 9, .window = 9}}},
+	{"attention backward, gathered bf16", BACKWARD, {.attention = {
+		CLOSE("gathered backward bf16"), .visible = {FEWER_ROWS}, GATHER}}},
 	{"indexer loss", LOSS, {.loss = {
 		CORE("loss"), .visible = {DOCUMENTS}, .groups = 2, .topk = 50}}},
 	{"indexer loss, dense", LOSS, {.loss = {
 		FULL("dense loss"), .visible = {DOCUMENTS}, .features = LOSS_DENSE}}},
+	{"indexer loss, gathered bf16", LOSS, {.loss = {
+		CLOSE("gathered loss"), .visible = {FEWER_ROWS}, .topk = 50, .index_heads = 5, .index_dim = 64, .heads = 20, .head_dim = 64, .index_dtype = HYS_BF16, .dtype = HYS_BF16}}},
 };
 /* clang-format on */
 
@@ -104,6 +117,14 @@ static void repeat(const struct subject *subject, const union subject_data *data
 	}
 }
 
+/* Kernels for devices other than processors have no threads to vary. */
+static int32_t most_threads(void)
+{
+	const char *devices = getenv("HYS_TEST_DEVICES");
+
+	return devices && !strstr(devices, "openmp") ? 0 : THREADS;
+}
+
 static void test_repeats(void **state)
 {
 	const struct subject *subject = *state;
@@ -113,7 +134,9 @@ static void test_repeats(void **state)
 
 	subject->kind->make(&data, subject);
 	want = subject->kind->want(&data);
-	for (int32_t threads = 0; threads <= THREADS; threads++) {
+	/* Processors do nothing else for subjects that are there for GPUs: once with all threads is enough. */
+	for (int32_t threads = 0; threads <= most_threads();
+	     threads += want.about->flags & SUITE_CLOSE ? THREADS : 1) {
 		struct suite_run run = {0};
 
 		suite_begin(SUITE_KERNELS, HYS_OP_BIT(subject->op), threads);
@@ -122,9 +145,11 @@ static void test_repeats(void **state)
 		suite_end();
 	}
 	subject->kind->release(&data);
-	for (int32_t i = 0; i < first.count; i++)
+	for (int32_t i = 0; i < first.count; i++) {
+		print_message("  repeated: %s on %s\n", first.kernels[i]->name, first.devices[i]);
 		free(first.answers[i].bytes);
-	if (first.count == 0 && getenv("HYS_TEST_KERNELS"))
+	}
+	if (first.count == 0 && (getenv("HYS_TEST_KERNELS") || most_threads() == 0))
 		skip();
 	assert_true(first.count > 0);
 	assert_int_equal(suite_failures(), 0);

@@ -163,7 +163,8 @@ static struct subject_answer gather(const struct subject *subject, const struct 
 struct subject_answer subject_run(const struct subject *subject, const union subject_data *data,
 				  const struct suite_run *run)
 {
-	struct place place = suite_place(run, PLACE_PITCHED);
+	const bool close = run->about->flags & SUITE_CLOSE;
+	struct place place = suite_place(run, close ? 0 : PLACE_PITCHED);
 	struct subject_answer answer = {NULL, 0};
 	struct hys_error error;
 

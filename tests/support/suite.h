@@ -8,6 +8,7 @@
  * and why others were not; a row that could run and that no case ran fails it.
  *
  * HYS_TEST_FILTER=PATTERN   the cases of that name; it is a failure when there are none
+ * HYS_TEST_PART=2/5         every fifth case from the second on, for processes beside each other
  * HYS_TEST_KERNELS=PATTERN  kernel rows of that name
  * HYS_TEST_DEVICES=NAMES    these devices, as in struct hys_context_options
  * HYS_TEST_FULL=1           all cases on devices that compile a program per problem too
@@ -24,6 +25,7 @@
 
 #define SUITE_CORE 1u	/* also on backends that compile a program per problem */
 #define SUITE_SINGLE 2u /* one tile: for the slowest checks */
+#define SUITE_CLOSE 4u	/* rows without gaps, as kernels that copy whole rows want them */
 
 /* First member, `about`, of every kind of case. */
 struct suite_case {
