@@ -88,13 +88,69 @@ INLINE void init_barriers(const struct places places)
 
 /* ---- scores ---- */
 
-/* The heads' q: Q_REGISTERS chunks as operands in registers, the rest into local memory. */
-INLINE void load_q(const struct places places, const __global uchar *q, long4 q_at,
-		   const struct item *item, uint *operands)
+/* As load_fragments(), by fewer and longer reads that need not be waited for: until
+ * arrange_fragments() the parts lie in other lanes than those that need them. */
+static inline void read_fragments(const __global uchar *from, long pitch, int rows, uint chunks,
+				  uint *operands)
+{
+	const uint thread = (uint)get_local_id(0) & 127u, lane = thread & 31u;
+	const uint own = thread / 32u * 16u + lane / 4u;
+#pragma unroll
+	for (uint side = 0; side < 2u; side++) {
+		const uint at = own + side * 8u;
+		const bool real = (int)at < rows;
+		const __global uint4 *row =
+			(const __global uint4 *)(from + (real ? at * pitch : 0)) + (lane & 3u);
+#pragma unroll
+		for (uint k = 0; k < 2u * chunks; k++) {
+			const uint4 x = real ? row[4u * k] : (uint4)(0);
+			operands[8u * k + side] = x.x;
+			operands[8u * k + side + 2u] = x.y;
+			operands[8u * k + side + 4u] = x.z;
+			operands[8u * k + side + 6u] = x.w;
+		}
+	}
+}
+
+static inline void arrange_fragments(uint chunks, uint *operands)
+{
+	const uint lane = (uint)get_local_id(0) & 31u;
+#pragma unroll
+	for (uint k = 0; k < 4u * chunks; k++) {
+		uint *at = operands + k / 2u * 8u + k % 2u, x[4] = {at[0], at[2], at[4], at[6]};
+		swap_lanes(x, lane);
+		at[0] = x[0];
+		at[2] = x[1];
+		at[4] = x[2];
+		at[6] = x[3];
+	}
+}
+
+/* The item's heads in q. */
+static inline const __global uchar *q_of(const struct item *item, const __global uchar *q,
+					 long4 q_at)
+{
+	return q + 2 * (q_at.s0 + item->row * q_at.s1 + item->head * q_at.s2);
+}
+
+/* Bytes between heads. Hides from the compiler that they are always the same, lest it keeps what
+ * follows of them in registers. */
+static inline long q_pitch(long4 q_at)
+{
+	long same;
+	ASM("mov.u64 %0, %1;" : "=l"(same) : "l"(2 * q_at.s2));
+	return same;
+}
+
+/* What of the heads' q does not lie in registers: into local memory when all of the group have
+ * come here, done by take_q(). */
+INLINE void copy_q(const struct places places, const __global uchar *q, long4 q_at,
+		   const struct item *item)
 {
 	const uint thread = (uint)get_local_id(0);
-	const long pitch = 2 * q_at.s2;
-	const __global uchar *from = q + 2 * (q_at.s0 + item->row * q_at.s1) + item->head * pitch;
+	const long pitch = q_pitch(q_at);
+	const __global uchar *from = q_of(item, q, q_at);
+	GROUP_SYNC("1");
 #pragma unroll
 	for (uint i = 0; i < 4u * Q_LOCAL; i++) {
 		const uint column = thread & 7u, row = thread / 8u + i % 4u * 16u, chunk = i / 4u;
@@ -104,7 +160,18 @@ INLINE void load_q(const struct places places, const __global uchar *q, long4 q_
 				column * 16u,
 			real);
 	}
-	load_fragments(from, pitch, item->heads, Q_REGISTERS, operands);
+}
+
+/* The rest, for take_q(). */
+INLINE void read_q(const __global uchar *q, long4 q_at, const struct item *item, uint *operands)
+{
+	read_fragments(q_of(item, q, q_at), q_pitch(q_at), item->heads, Q_REGISTERS, operands);
+}
+
+/* Waits for all of q. */
+INLINE void take_q(uint *operands)
+{
+	arrange_fragments(Q_REGISTERS, operands);
 	copies_wait();
 	fence_async();
 	GROUP_SYNC("1");
@@ -236,6 +303,7 @@ INLINE void finish_scores(const struct places places, struct running_pair *run,
 	}
 }
 
+/* Reads the next item's q while the shares of this one's last tile are computed. */
 INLINE void score_items(const struct places places, const __global uchar *q, long4 q_at,
 			__global float *lse, long4 lse_at, const __global float *sink,
 			long4 sink_at, struct row_map map, const __global uchar *work,
@@ -244,16 +312,19 @@ INLINE void score_items(const struct places places, const __global uchar *q, lon
 	const uint lane = (uint)get_local_id(0) & 31u, items = item_count(&tile);
 	const uint keys = operand_at(places.ring, 0), q_local = operand_at(places.q, 0);
 	struct turn ring = {0, 0}, slot = {0, 0}, scored = {0, 0};
-	uint parity = 0;
-	for (uint i = (uint)get_group_id(0); i < items;
-	     i += (uint)get_num_groups(0), parity ^= 1u) {
+	uint parity = 0, i = (uint)get_group_id(0), operands[16u * Q_REGISTERS];
+	if (i < items) {
 		const struct item item = item_at(i, &tile, &map, work, &lists);
+		copy_q(places, q, q_at, &item);
+		read_q(q, q_at, &item, operands);
+	}
+	for (; i < items; parity ^= 1u) {
+		const struct item own = item_at(i, &tile, &map, work, &lists);
 		struct running_pair run = {{LOWEST, LOWEST}, {0.0f, 0.0f}};
-		uint operands[16u * Q_REGISTERS];
-		GROUP_SYNC("1");
-		load_q(places, q, q_at, &item, operands);
-		for (int first = 0; first < item.count; first += (int)TILE_KEYS) {
-			const int left = item.count - first - 2 * (int)(lane & 3u);
+		take_q(operands);
+		i += (uint)get_num_groups(0);
+		for (int first = 0; first < own.count; first += (int)TILE_KEYS) {
+			const int left = own.count - first - 2 * (int)(lane & 3u);
 			float x[24], factors[2];
 			barrier_wait(TILE_FULL(ring.at), ring.parity);
 			score_tile(keys + ring.at * (places.tile_bytes >> 4), q_local, operands);
@@ -262,13 +333,17 @@ INLINE void score_items(const struct places places, const __global uchar *q, lon
 			if (lane == 0)
 				barrier_arrive(SCORED(scored.at));
 			next_turn(&scored, SCORED_TURNS);
+			if (i < items && own.count - first <= (int)TILE_KEYS) {
+				const struct item next = item_at(i, &tile, &map, work, &lists);
+				copy_q(places, q, q_at, &next);
+			}
 			READ_8("s0", x);
 			READ_8("s1", x + 8);
 			READ_8("s2", x + 16);
 #pragma unroll
 			for (int e = 0; e < 24; e++)
 				x[e] = logit_part(x[e]);
-			if (item.count - first < (int)TILE_KEYS) {
+			if (own.count - first < (int)TILE_KEYS) {
 #pragma unroll
 				for (int e = 0; e < 24; e++)
 					x[e] = e / 4 * 8 + e % 2 < left ? x[e] : NEGATIVE_INFINITY;
@@ -282,8 +357,14 @@ INLINE void score_items(const struct places places, const __global uchar *q, lon
 		if (lane == 0)
 			barrier_arrive(SCORED(scored.at));
 		next_turn(&scored, SCORED_TURNS);
+		if (i < items) {
+			const struct item next = item_at(i, &tile, &map, work, &lists);
+			if (own.count == 0)
+				copy_q(places, q, q_at, &next);
+			read_q(q, q_at, &next, operands);
+		}
 		barrier_wait(INVERSE_FREE, parity ^ 1u);
-		finish_scores(places, &run, &item, lse, lse_at, sink, sink_at);
+		finish_scores(places, &run, &own, lse, lse_at, sink, sink_at);
 		barrier_arrive(INVERSE_FULL);
 	}
 }
@@ -427,9 +508,20 @@ INLINE void value_items(const struct places places, bool separate, __global ucha
 
 /* ---- gather ---- */
 
-INLINE void gather_items(const struct places places, bool separate, const __global uchar *k,
-			 long4 k_at, const __global uchar *v, long4 v_at,
-			 const __global uchar *window_k, long4 window_k_at,
+/* The q of item i into the second cache, a row for each of 64 threads. */
+INLINE void prefetch_q(uint i, const __global uchar *q, long4 q_at, const struct row_map *map,
+		       const __global uchar *work, const struct gather_lists *lists,
+		       const struct tile *tile)
+{
+	const struct item item = item_at(i, tile, map, work, lists);
+	const int thread = (int)get_local_id(0) & 127;
+	if (thread < item.heads)
+		prefetch_bulk(q_of(&item, q, q_at) + thread * 2 * q_at.s2, KEY_CHUNKS * 128u);
+}
+
+INLINE void gather_items(const struct places places, bool separate, const __global uchar *q,
+			 long4 q_at, const __global uchar *k, long4 k_at, const __global uchar *v,
+			 long4 v_at, const __global uchar *window_k, long4 window_k_at,
 			 const __global uchar *window_v, long4 window_v_at, struct row_map map,
 			 const __global uchar *work, struct gather_lists lists, struct tile tile)
 {
@@ -440,6 +532,8 @@ INLINE void gather_items(const struct places places, bool separate, const __glob
 	for (uint i = (uint)get_group_id(0); i < items; i += (uint)get_num_groups(0)) {
 		const struct item item = item_at(i, &tile, &map, work, &lists);
 		const __global int *list = list_at(&item, work, &lists) + row;
+		if (i + (uint)get_num_groups(0) < items)
+			prefetch_q(i + (uint)get_num_groups(0), q, q_at, &map, work, &lists, &tile);
 		const struct key_source keys =
 			key_source_at(k, k_at, window_k, window_k_at, item.kv_head);
 		const struct key_source values =
@@ -500,16 +594,16 @@ INLINE void gather_items(const struct places places, bool separate, const __glob
 			init_barriers(places);                                                     \
 		barrier(CLK_LOCAL_MEM_FENCE);                                                      \
 		if (group == 0) {                                                                  \
-			TAKE_REGISTERS(136);                                                       \
+			TAKE_REGISTERS(144);                                                       \
 			score_items(places, q, q_at, lse, lse_at, sink, sink_at, map, work, lists, \
 				    tile);                                                         \
 		} else if (group < 3) {                                                            \
 			TAKE_REGISTERS(168);                                                       \
 			value_items(places, separate, o, o_at, map, work, lists, tile);            \
 		} else {                                                                           \
-			GIVE_REGISTERS(40);                                                        \
-			gather_items(places, separate, k, k_at, v, v_at, window_k, window_k_at,    \
-				     window_v, window_v_at, map, work, lists, tile);               \
+			GIVE_REGISTERS(32);                                                        \
+			gather_items(places, separate, q, q_at, k, k_at, v, v_at, window_k,        \
+				     window_k_at, window_v, window_v_at, map, work, lists, tile);  \
 		}                                                                                  \
 	}
 #define IMPOSSIBLE(name)                                                                \
