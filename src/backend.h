@@ -164,6 +164,7 @@ struct hys_call {
 		struct hys_pool_grad_args pool_grad;
 		struct hys_merge_args merge;
 		struct hys_fidelity_args fidelity; /* defaults filled in */
+		struct hys_quantize_args quantize; /* no operation of a plan */
 	} args;
 };
 
@@ -271,6 +272,11 @@ struct hys_backend {
 	hys_status (*add_prepare)(struct hys_stream *stream, struct hys_error *error);
 	hys_status (*add)(struct hys_stream *stream, const struct hys_region *target,
 			  const struct hys_region *part, hys_dtype dtype, struct hys_error *error);
+
+	/* hys_quantize; prepared and NULL as with `add`, but no `quantize` = none. */
+	hys_status (*quantize_prepare)(struct hys_stream *stream, struct hys_error *error);
+	hys_status (*quantize)(struct hys_stream *stream, const struct hys_quantize_args *args,
+			       struct hys_error *error);
 
 	/* Events. *event may be NULL when work is done as it is given. `record`
 	 * makes that work start, as flush does, since others may wait for it;

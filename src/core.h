@@ -223,6 +223,7 @@ struct hys_exec {
 	struct hys_lane *lanes;	   /* [plan->device_count] */
 	bool native;		   /* queues of the caller's: never flushed */
 	bool looks;		   /* threads look a while for what they wait for, then sleep */
+	bool quantizes;		   /* HYS_EXEC_QUANTIZE */
 	struct hys_gather *gather; /* NULL with one device */
 	_Atomic int first_failed;  /* 1 + the lane that failed first, 0 = none */
 };
@@ -281,7 +282,8 @@ enum hys_type_rule {
 	HYS_TYPE_INDEX_GRAD,  /* scoring.dtype or f32 */
 	HYS_TYPE_ATTEND_GRAD, /* attending.dtype or f32 */
 	HYS_TYPE_POOL,	      /* any of f32 f16 bf16, the same as x */
-	HYS_TYPE_POOL_OUT     /* that of x, or f32 */
+	HYS_TYPE_POOL_OUT,    /* that of x, or f32 */
+	HYS_TYPE_F8
 };
 
 #define HYS_FIELD_OUT 1u      /* written; else read */

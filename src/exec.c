@@ -42,12 +42,13 @@ static hys_status check_options(const struct hys_plan *plan, const struct hys_ex
 	hys_status status;
 
 	HYS_TRY(hys_check_struct(options, sizeof(*options), "options", error));
-	if (options->flags & ~(HYS_EXEC_ASYNC | HYS_EXEC_TRACE) ||
+	if (options->flags & ~(HYS_EXEC_ASYNC | HYS_EXEC_TRACE | HYS_EXEC_QUANTIZE) ||
 	    (options->native_queues && options->flags & HYS_EXEC_TRACE))
-		return hys_fail(error, HYS_INVALID_ARGUMENT, 0,
-				"options.flags is 0x%x, expected HYS_EXEC_ASYNC, or HYS_EXEC_TRACE "
-				"without native_queues",
-				options->flags);
+		return hys_fail(
+			error, HYS_INVALID_ARGUMENT, 0,
+			"options.flags is 0x%x, expected HYS_EXEC_ASYNC, HYS_EXEC_QUANTIZE, "
+			"or HYS_EXEC_TRACE without native_queues",
+			options->flags);
 	HYS_TRY(check_queues(plan, options, error));
 	HYS_TRY(check_workspaces(plan, options, error));
 cleanup:
@@ -114,6 +115,8 @@ static hys_status furnish(struct hys_exec *exec, int32_t index, const struct hys
 		HYS_TRY(hys_gather_make_slot(exec, index, error));
 	if (exec->gather && device->backend->add_prepare)
 		HYS_TRY(device->backend->add_prepare(lane->stream, error));
+	if (exec->quantizes && device->backend->quantize_prepare)
+		HYS_TRY(device->backend->quantize_prepare(lane->stream, error));
 cleanup:
 	return status;
 }
@@ -170,6 +173,7 @@ static hys_status make_exec(struct hys_plan *plan, const struct hys_exec_options
 	made->plan = plan;
 	made->native = options->native_queues != NULL;
 	made->looks = hys_exec_may_look(plan);
+	made->quantizes = options->flags & HYS_EXEC_QUANTIZE;
 	made->lanes = lanes;
 	*exec = made;
 	return HYS_OK;

@@ -239,6 +239,8 @@ hys_dtype hys_field_dtype(const struct hys_field *field, const struct hys_proble
 	case HYS_TYPE_ATTEND:
 	case HYS_TYPE_ATTEND_GRAD:
 		return problem->attending.dtype;
+	case HYS_TYPE_F8:
+		return HYS_F8E4M3;
 	default:
 		return HYS_F32;
 	}

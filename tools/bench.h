@@ -58,6 +58,8 @@ struct bench_result {
 	hys_dtype dtype;
 };
 
+/* Sleeps, unless it is 0. */
+void bench_rest(int64_t ms);
 /* Prints it, below a head if it is the first. */
 void bench_report(const struct bench *b, hys_op op, const struct bench_result *r, bool first);
 void bench_explain_first(const struct bench_first *first);

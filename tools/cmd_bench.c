@@ -3,6 +3,7 @@
 #include "bench_balance.h"
 #include "bench_devices.h"
 #include "bench_overlap.h"
+#include "bench_quantize.h"
 #include "bench_trace.h"
 
 #include <math.h>
@@ -18,8 +19,10 @@ static const char doc[] =
 	"dense_forward or dense_backward. Rows are the last ones of a causal document "
 	"unless --mask full. Attention runs on K distinct visible rows chosen at random; "
 	"the fraction is of the f32 multiply-add peak that is measured on the device in "
-	"the same run. The caches of GPUs are flushed before each run. HYS_VERBOSE=1 shows registers, "
-	"spills and local memory of NVIDIA's kernels, as the driver says when it builds what is not "
+	"the same run. The caches of GPUs are flushed before each run. HYS_VERBOSE=1 shows "
+	"registers, "
+	"spills and local memory of NVIDIA's kernels, as the driver says when it builds what is "
+	"not "
 	"in its cache.\n"
 	"OP may be balance, too: how evenly devices share rows of uneven cost, by number, by "
 	"measured speed, by what a call took, and piece by piece; on two halves of an OpenCL "
@@ -29,7 +32,9 @@ static const char doc[] =
 	"names "
 	"and on all of them, tensors resident: gain, imbalance, whether bits and results agree. Or "
 	"overlap: selection of one "
-	"micro-batch beside attention of another, on two execs, against one exec. Default shapes "
+	"micro-batch beside attention of another, on two execs, against one exec. Or quantize: f8 "
+	"and scales made of index_q and index_k of --dtype, which an f8 selection takes ready. "
+	"Default shapes "
 	"are those of a GPU: on a processor attention, balance and overlap take minutes.\v"
 	"Examples:\n"
 	"  hyscale bench select --rows 512 --keys 8192 --index-heads 64 --topk 2048\n"
@@ -315,7 +320,7 @@ static int finish_problem(struct bench *bench, int which)
 
 /* ---- one run ---- */
 
-static void rest(int64_t ms)
+void bench_rest(int64_t ms)
 {
 	const struct timespec time = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
 	if (ms > 0)
@@ -332,7 +337,7 @@ static bool time_op(const struct bench *b, hys_op op, struct bench_data *d, stru
 		tool_progress(i + warm_up, b->repeat + warm_up, i < 0 ? "warming up" : "timing");
 		if (flush)
 			bench_flush(d);
-		rest(b->pause_ms);
+		bench_rest(b->pause_ms);
 		double start = tool_now();
 		ok = !d->failed && bench_call(op, d->exec, batch, args, &d->error) == HYS_OK;
 		start = tool_now() - start;
@@ -512,6 +517,8 @@ static int run(int argc, char **argv)
 		return bench_overlap(&bench);
 	if (strcmp(bench.op, "devices") == 0)
 		return bench_devices(&bench);
+	if (strcmp(bench.op, "quantize") == 0)
+		return bench_quantize(&bench);
 	while (which < BENCH_OPS && strcmp(bench.op, bench_ops[which].name) != 0)
 		which++;
 	if (which == BENCH_OPS)

@@ -128,7 +128,8 @@ static void stream_destroy(struct hys_stream *stream)
 	/* After a failure work may still be under way on memory that is freed next. */
 	if (stream->queue)
 		(void)finish(stream, NULL);
-	hys_ocl_add_clear(stream);
+	hys_ocl_own_clear(&stream->add);
+	hys_ocl_own_clear(&stream->quantize);
 	if (stream->queue)
 		clReleaseCommandQueue(stream->queue);
 	hys_free(&stream->device->base.host->allocator, stream);
@@ -426,6 +427,8 @@ const struct hys_backend hys_backend_opencl = {
 	.host_destroy = host_destroy,
 	.add_prepare = hys_ocl_add_prepare,
 	.add = hys_ocl_add,
+	.quantize_prepare = hys_ocl_quantize_prepare,
+	.quantize = hys_ocl_quantize,
 	.record = record,
 	.wait = stream_wait,
 	.event_wait = event_wait,

@@ -120,8 +120,10 @@ struct hys_stream {
 	cl_command_queue queue; /* retained, in order */
 	bool native;		/* the caller's: never flushed or finished */
 	double clock_s; /* what the host's clock is ahead of the queue's, when it is timed */
-	cl_program add_program; /* ocl_add.c */
-	struct hys_ocl_instance add;
+	struct hys_ocl_own {
+		cl_program program;
+		struct hys_ocl_instance instance;
+	} add, quantize; /* ocl_add.c, ocl_quantize.c */
 };
 
 /* The text of a program as OpenCL takes it: pieces of the embedded files. */
@@ -218,11 +220,21 @@ extern const struct hys_kernel hys_ocl_kernels[];
 
 /* ---- ocl_add.c ---- */
 
+/* What a stream has of its own rather than of a plan: builds it, and releases it. */
+hys_status hys_ocl_own_prepare(struct hys_stream *stream, const struct hys_ocl_source *source,
+			       struct hys_ocl_own *own, struct hys_error *error);
+void hys_ocl_own_clear(struct hys_ocl_own *own);
 hys_status hys_ocl_add_prepare(struct hys_stream *stream, struct hys_error *error);
-void hys_ocl_add_clear(struct hys_stream *stream);
 hys_status hys_ocl_add(struct hys_stream *stream, const struct hys_region *target,
 		       const struct hys_region *part, hys_dtype dtype, struct hys_error *error);
 extern const struct hys_ocl_source hys_ocl_add_source;
+
+/* ---- ocl_quantize.c ---- */
+
+hys_status hys_ocl_quantize_prepare(struct hys_stream *stream, struct hys_error *error);
+hys_status hys_ocl_quantize(struct hys_stream *stream, const struct hys_quantize_args *quantize,
+			    struct hys_error *error);
+extern const struct hys_ocl_source hys_ocl_quantize_source;
 
 /* ---- ocl_measure.c ---- */
 

@@ -389,6 +389,7 @@ const struct hys_backend hys_backend_openmp = {
 	.fill = fill,
 	.copy = copy,
 	.add = add,
+	.quantize = omp_quantize,
 	.record = record,
 	.wait = wait_for,
 	.event_wait = event_wait,

@@ -71,6 +71,11 @@ void omp_for(int32_t threads, int64_t count, omp_body *body, void *context);
  * document, come first, so that nobody has a long one left at the end. */
 void omp_for_rows(int32_t threads, int64_t count, omp_body *body, void *context);
 
+/* ---- omp_quantize.c ---- */
+
+hys_status omp_quantize(struct hys_stream *stream, const struct hys_quantize_args *args,
+			struct hys_error *error);
+
 /* ---- memory ---- */
 
 /* First byte of element (i0, i1, i2) of a tensor whose strides are filled in;

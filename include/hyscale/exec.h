@@ -22,6 +22,8 @@ struct hys_event;
 /* Keep when copies and kernels ran, for hys_exec_span. Not with queues of the
  * caller's. */
 #define HYS_EXEC_TRACE 2u
+/* hys_quantize will be called: what it runs is built with the exec. */
+#define HYS_EXEC_QUANTIZE 4u
 
 struct hys_exec_options {
 	size_t struct_size; /* sizeof(struct hys_exec_options) */

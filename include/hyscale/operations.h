@@ -235,6 +235,26 @@ struct hys_merge_args {
 HYS_API hys_status hys_merge(struct hys_exec *exec, struct hys_batch *batch,
 			     const struct hys_merge_args *args, struct hys_error *error);
 
+/* Vectors to f8 with a scale each, as hys_select takes them: x is about f8 *
+ * scale. A vector's scale is the smallest power of two, 2^-100 at least, by
+ * which no finite element exceeds 448, or 1 when all are 0; elements are
+ * rounded to nearest, ties to even, infinite ones become 448 with their sign,
+ * NaN stays. The same bits on every device. */
+struct hys_quantize_args {
+	size_t struct_size;	 /* sizeof(struct hys_quantize_args) */
+	struct hys_tensor x;	 /* f32, f16 or bf16, [N,HI,DI] or [N,DI] */
+	struct hys_tensor f8;	 /* out f8e4m3, of x's shape */
+	struct hys_tensor scale; /* out f32 [N,HI] or [N] */
+};
+
+/* Needs no batch, and no operation of the plan: an exec of one device, made
+ * with HYS_EXEC_QUANTIZE. Tensors lie in buffers of the device, or in host
+ * memory where the device is a processor of the openmp backend. In the exec's
+ * order. HYS_UNSUPPORTED also with several devices, without the flag, and for
+ * host memory elsewhere. */
+HYS_API hys_status hys_quantize(struct hys_exec *exec, const struct hys_quantize_args *args,
+				struct hys_error *error);
+
 /* How much of dense attention a selection captures, on sampled rows (batch
  * rows t with t % row_stride == row_offset); the others are not written.
  * Shares are of dense softmax attention over all visible rows, averaged over

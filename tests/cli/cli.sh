@@ -201,6 +201,8 @@ expect "plan, less than no time a row" 2 "is not OPERATION=FLOPS" "$hyscale" pla
 expect "bench devices, no shapes" 2 "takes --rows in fours" "$hyscale" bench devices --twice --device openmp --rows 255 --documents 2 --sweep
 expect "bench devices, one" 2 "1 devices match" "$hyscale" bench devices --device openmp --rows 64
 measure "bench balance" 0 "^Zipf documents .*" "$hyscale" bench balance --rows 512 --device openmp --twice
+expect "bench quantize" 0 '"dtype":"bf16",.*"bytes":11968,' "$hyscale" bench quantize --device openmp --rows 16 --keys 32 --index-heads 2 --index-dim 61 --dtype bf16 --repeat 2 --json
+expect "bench quantize, f8" 2 "of --dtype f32, f16 or bf16" "$hyscale" bench quantize --dtype f8
 expect "bench overlap" 0 '"overlapped_s":[0-9]' "$hyscale" bench overlap --device openmp --rows 64 --keys 128 --index-heads 2 --index-dim 16 --topk 8 \
     --heads 4 --head-dim 32 --value-dim 16 --repeat 1 --trace "$work/trace.json" --json
 expect "a trace" 0 '"name":.*"attention_forward: kernel"' cat "$work/trace.json"

@@ -293,13 +293,15 @@ int main(int argc, char **argv)
 	for (int32_t i = 0; i < HYS_OCL_KERNEL_COUNT; i++)
 		if (print_row(argv[1], &hys_ocl_kernels[i]) != EXIT_SUCCESS)
 			return EXIT_FAILURE;
-	printf("row\tpeak\tpeak\nrow\tadd\tadd\n");
+	printf("row\tpeak\tpeak\nrow\tadd\tadd\nrow\tquantize\tquantize\n");
 	for (size_t t = 0; t < sizeof(targets) / sizeof(targets[0]); t++) {
 		const struct hys_ocl_device device = device_of(&targets[t]);
 		if (print_program(argv[1], targets[t].name, &device, "peak", &hys_ocl_peak_source,
 				  NULL) != EXIT_SUCCESS ||
 		    print_program(argv[1], targets[t].name, &device, "add", &hys_ocl_add_source,
-				  NULL) != EXIT_SUCCESS)
+				  NULL) != EXIT_SUCCESS ||
+		    print_program(argv[1], targets[t].name, &device, "quantize",
+				  &hys_ocl_quantize_source, NULL) != EXIT_SUCCESS)
 			return EXIT_FAILURE;
 	}
 	while (printed_count > 0)

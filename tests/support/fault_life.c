@@ -136,7 +136,7 @@ static hys_status open_exec(struct life *life)
 static hys_status whole_exec(struct life *life)
 {
 	const struct hys_exec_options options = {.struct_size = sizeof(options),
-						 .flags = HYS_EXEC_ASYNC};
+						 .flags = HYS_EXEC_ASYNC | HYS_EXEC_QUANTIZE};
 	struct hys_exec *other = NULL;
 	struct hys_event *event = NULL;
 	hys_status status = open_exec(life);

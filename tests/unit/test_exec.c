@@ -367,7 +367,7 @@ static void test_wrong_options(void **state)
 	options.struct_size = 4;
 	assert_int_equal(hys_exec_create(one, &options, &exec, NULL), HYS_INVALID_ARGUMENT);
 	options.struct_size = sizeof(options);
-	options.flags = 4;
+	options.flags = 8;
 	assert_int_equal(hys_exec_create(one, &options, &exec, NULL), HYS_INVALID_ARGUMENT);
 	options.flags = HYS_EXEC_ASYNC;
 	options.native_queues = queues;

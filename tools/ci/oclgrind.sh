@@ -8,8 +8,11 @@ build dev dev || finish
 watch accesses accesses portability/portability_rows &
 watch initialised initialised portability/portability_rows single &
 wait
-watch sums accesses unit/unit_add
+watch sums accesses unit/unit_add &
+watch codes accesses unit/unit_quantize &
+wait
 judge accesses
 judge initialised
 judge sums
+judge codes
 finish
