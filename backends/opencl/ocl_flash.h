@@ -52,7 +52,7 @@ hys_status hys_ocl_flash_backward(const struct hys_kernel *kernel, struct hys_st
 
 /* `struct key_lists` of the kernels. */
 struct hys_ocl_key_lists {
-	int64_t marks, starts, rows, keys, counts, reached, entries, slopes;
+	int64_t marks, before, starts, rows, keys, counts, reached, entries, slopes;
 	int32_t words, tiles, groups, most;
 };
 
@@ -74,7 +74,7 @@ hys_status hys_ocl_flash_make_lists(const struct hys_ocl_job *job, const struct 
 #define HYS_OCL_FLASH_THREADS 384
 #define HYS_OCL_PANEL_COLUMNS 64
 #define HYS_OCL_PANEL_BYTES 128 /* of a row */
-#define HYS_OCL_PACK_ENTRIES "clear_reach", "mark_reach", "scan_reach", "pack_keys"
+#define HYS_OCL_PACK_ENTRIES "clear_reach", "mark_reach", "scan_reach", "join_reach", "pack_keys"
 
 static inline int32_t hys_ocl_panels(int64_t columns)
 {

@@ -34,6 +34,7 @@ int64_t hys_ocl_flash_lay_out_lists(int64_t next, const struct hys_size *size, i
 	lists->most = (int32_t)most;
 	lists->slopes = -1;
 	lists->marks = take(&next, hys_mul64(groups * tiles * lists->words, 4));
+	lists->before = take(&next, hys_mul64(groups * tiles * lists->words, 4));
 	lists->starts = take(&next, (groups * tiles + 1) * 4);
 	lists->rows = take(&next, hys_mul64(entries, 4));
 	lists->keys = take(&next, hys_mul64(entries, 8));
@@ -55,24 +56,18 @@ static hys_status launch(const struct hys_ocl_job *job, const struct hys_ocl_key
 /* The kernels that read the indices. */
 static hys_status walk(const struct hys_ocl_job *job, const struct hys_call *call,
 		       const struct hys_tensor *indices, const struct hys_ocl_key_lists *lists,
-		       bool mark)
+		       const char *entry)
 {
 	const struct hys_ocl_rules rules = hys_ocl_flash_rules(&call->size);
-	struct hys_ocl_args args =
-		hys_ocl_begin_named(job->stream, job->instance, mark ? "mark_lists" : "fill_lists");
+	struct hys_ocl_args args = hys_ocl_begin_named(job->stream, job->instance, entry);
 	hys_ocl_arg_tensor(&args, indices);
 	hys_ocl_arg_array(&args, &call->batch.row_begin);
 	hys_ocl_arg_array(&args, &call->batch.row_end);
 	hys_ocl_arg(&args, &rules, sizeof(rules));
-	if (mark)
-		hys_ocl_arg_i32(&args, call->size.rows);
+	hys_ocl_arg_i32(&args, call->size.rows);
 	hys_ocl_arg(&args, lists, sizeof(*lists));
 	hys_ocl_arg_work(&args, job);
-	if (mark)
-		return hys_ocl_flash_launch(&args, call->size.rows * lists->groups, LOCAL,
-					    job->error);
-	return hys_ocl_flash_launch(&args, (int64_t)lists->groups * lists->tiles * LIST_ITEMS,
-				    LIST_ITEMS, job->error);
+	return hys_ocl_flash_launch(&args, call->size.rows * lists->groups, LOCAL, job->error);
 }
 
 hys_status hys_ocl_flash_make_lists(const struct hys_ocl_job *job, const struct hys_call *call,
@@ -83,10 +78,10 @@ hys_status hys_ocl_flash_make_lists(const struct hys_ocl_job *job, const struct 
 	hys_status status;
 
 	HYS_TRY(launch(job, lists, "clear_marks", count * lists->words, LOCAL));
-	HYS_TRY(walk(job, call, indices, lists, true));
+	HYS_TRY(walk(job, call, indices, lists, "mark_lists"));
 	HYS_TRY(launch(job, lists, "count_lists", count * LIST_ITEMS, LIST_ITEMS));
 	HYS_TRY(launch(job, lists, "start_lists", SCAN, SCAN));
-	HYS_TRY(walk(job, call, indices, lists, false));
+	HYS_TRY(walk(job, call, indices, lists, "fill_lists"));
 cleanup:
 	return status;
 }

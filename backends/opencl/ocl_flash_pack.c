@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #define LOCAL 256
+#define REACH_BLOCK (LOCAL * 16) /* keys: SCAN_BLOCK of flash_pack.clh */
 /* Tiles of keys are read whole, and may start at any key. */
 #define TILE_KEYS_MAX 128
 /* Packed rows of a row whose keys are listed fill tiles of this many, or divide them. */
@@ -48,6 +49,12 @@ int32_t hys_ocl_flash_pad(const struct hys_problem *problem)
 	return (int32_t)(pad < bundle ? hys_round_up(bundle, PAD_STEP) : pad);
 }
 
+/* For whose ends there is room behind those of keys. */
+static int64_t reach_blocks(int64_t keys)
+{
+	return hys_ocl_divide_up(keys, REACH_BLOCK);
+}
+
 static int64_t lay_out_source(int64_t next, const struct hys_problem *problem, int64_t count,
 			      struct hys_ocl_flash_source *source)
 {
@@ -58,7 +65,9 @@ static int64_t lay_out_source(int64_t next, const struct hys_problem *problem, i
 	source->pitch = hys_round_up(count, TILE_KEYS_MAX) + TILE_KEYS_MAX;
 	rows = hys_mul64(source->pitch, (int64_t)attending->kv_heads * HYS_OCL_PANEL_BYTES);
 	source->reach = next;
-	next = hys_add64(next, hys_round_up((count + 1) * (int64_t)sizeof(int32_t), HYS_ALIGN));
+	next = hys_add64(next,
+			 hys_round_up((count + 1 + reach_blocks(count)) * (int64_t)sizeof(int32_t),
+				      HYS_ALIGN));
 	source->keys = next;
 	next = hys_add64(next, hys_mul64(rows, hys_ocl_panels(attending->head_dim)));
 	source->values = next;
@@ -214,7 +223,8 @@ static hys_status pack_source(const struct hys_ocl_job *job, const struct hys_ca
 
 	HYS_TRY(over_reach(job, "clear_reach", source->count + 1, source));
 	HYS_TRY(mark(job, call, rules, indices, source));
-	HYS_TRY(over_reach(job, "scan_reach", 1, source));
+	HYS_TRY(over_reach(job, "scan_reach", reach_blocks(source->count) * LOCAL, source));
+	HYS_TRY(over_reach(job, "join_reach", LOCAL, source));
 	HYS_TRY(pack(job, &source->k, source, source->keys));
 	HYS_TRY(pack(job, &source->v, source, source->values));
 cleanup:
