@@ -1,4 +1,5 @@
-/* quantize.cl - vectors to f8 e4m3, each with a power of two as its scale. */
+/* quantize.cl - vectors to f8 e4m3, each with a power of two as its scale.
+ * Options: CONVERT_F8, on NVIDIA devices that have an instruction for it. */
 #include "common.clh"
 
 #define TEAM 16 /* work-items of a vector */
@@ -50,7 +51,17 @@ static inline float power_of_two(int exponent)
 	return as_float((uint)(exponent + 127) << 23);
 }
 
-/* To nearest, ties to even; `value` is at most 448, infinite or NaN. */
+/* To nearest, ties to even; values are at most 448, infinite or NaN. The first in the low byte. */
+#ifdef CONVERT_F8
+static inline uint round_two(float first, float second)
+{
+	uint both;
+	__asm__("{.reg .b16 h; cvt.rn.satfinite.e4m3x2.f32 h, %1, %2; cvt.u32.u16 %0, h;}"
+		: "=r"(both)
+		: "f"(second), "f"(first));
+	return both;
+}
+#else
 static inline uint round_f8(float value)
 {
 	const uint bits = as_uint(value), sign = bits >> 24 & 0x80u, size = bits & 0x7fffffffu;
@@ -62,32 +73,37 @@ static inline uint round_f8(float value)
 	return code | sign;
 }
 
+static inline uint round_two(float first, float second)
+{
+	return round_f8(first) | round_f8(second) << 8;
+}
+#endif
+
 INLINE void write_turn(__global uchar *f8, long to, int first, int lane, int dim, int close,
 		       const float *values, float inverse)
 {
-	uint codes[EACH];
-	for (int i = 0; i < EACH; i++)
-		codes[i] = round_f8(values[i] * inverse);
+	uint pairs[EACH / 2];
+	for (int i = 0; i < EACH; i += 2)
+		pairs[i / 2] = round_two(values[i] * inverse, values[i + 1] * inverse);
 	if (close && first + lane * EACH < dim) {
 		*(__global uint2 *)(f8 + to + first + lane * EACH) =
-			(uint2)(codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24,
-				codes[4] | codes[5] << 8 | codes[6] << 16 | codes[7] << 24);
+			(uint2)(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
 	} else if (!close) {
 		for (int i = 0; i < EACH; i++) {
 			const int at = place_of(first, lane, i, 0);
 			if (at < dim)
-				f8[to + at] = (uchar)codes[i];
+				f8[to + at] = (uchar)(pairs[i / 2] >> i % 2 * 8);
 		}
 	}
 }
 
-/* `vectors` vectors of `dim` elements, `heads` of them a row. */
+/* `vectors` vectors of `dim` elements, `heads` of them a row; fewer than 2^31. */
 INLINE void quantize(__local uint *most, const __global void *x, long4 x_at, __global uchar *f8,
-		     long4 f8_at, __global float *scale, long4 scale_at, long vectors, int heads,
+		     long4 f8_at, __global float *scale, long4 scale_at, uint vectors, uint heads,
 		     int dim, int close, int type)
 {
 	const int thread = (int)get_local_id(0), lane = thread % TEAM;
-	const long vector = (long)get_group_id(0) * (LOCAL / TEAM) + thread / TEAM;
+	const uint vector = (uint)get_group_id(0) * (LOCAL / TEAM) + (uint)(thread / TEAM);
 	const long row = vector / heads, head = vector % heads;
 	const long from = x_at.s0 + row * x_at.s1 + head * x_at.s2;
 	const long to = f8_at.s0 + row * f8_at.s1 + head * f8_at.s2;
@@ -118,9 +134,10 @@ INLINE void quantize(__local uint *most, const __global void *x, long4 x_at, __g
 			power_of_two(exponent);
 }
 
-#define PARAMETERS                                                           \
-	const __global void *x, long4 x_at, __global uchar *f8, long4 f8_at, \
-		__global float *scale, long4 scale_at, long vectors, int heads, int dim, int close
+#define PARAMETERS                                                                        \
+	const __global void *x, long4 x_at, __global uchar *f8, long4 f8_at,              \
+		__global float *scale, long4 scale_at, uint vectors, uint heads, int dim, \
+		int close
 
 __kernel __attribute__((reqd_work_group_size(LOCAL, 1, 1))) void quantize_f32(PARAMETERS)
 {

@@ -239,7 +239,7 @@ HYS_API hys_status hys_merge(struct hys_exec *exec, struct hys_batch *batch,
  * scale. A vector's scale is the smallest power of two, 2^-100 at least, by
  * which no finite element exceeds 448, or 1 when all are 0; elements are
  * rounded to nearest, ties to even, infinite ones become 448 with their sign,
- * NaN stays. The same bits on every device. */
+ * NaN stays. The same bits on every device, but for the sign of NaN. */
 struct hys_quantize_args {
 	size_t struct_size;	 /* sizeof(struct hys_quantize_args) */
 	struct hys_tensor x;	 /* f32, f16 or bf16, [N,HI,DI] or [N,DI] */
