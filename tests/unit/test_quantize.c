@@ -196,7 +196,11 @@ static void test_codes(void **state)
 		free(memory.x);
 		free(memory.f8);
 		free(memory.scale);
-		print_message("quantize on %s\n", context->devices[d]->info.name);
+		/* As the stage oclgrind looks for it. */
+		print_message("%d x quantize on %s\n",
+			      (int)(sizeof(layouts) / sizeof(layouts[0]) * sizeof(dtypes) /
+				    sizeof(dtypes[0])),
+			      context->devices[d]->info.name);
 	}
 }
 
