@@ -177,8 +177,8 @@ for method in exact coarse_to_fine; do
     expect "stream $method" 0 '"loss":[0-9].*"peak_memory_bytes":[1-9]' "$hyscale" stream --device openmp --tokens 500 --range 96 --method $method \
         --index-heads 4 --index-dim 16 --topk 32 --coarse-block 16 --coarse-keep 4 --heads 4 --head-dim 24 --value-dim 16 --json
 done
-measure "tune" 0 "select" "$hyscale" tune --model smollm2 --tokens 256 --rows 64 --device openmp --wisdom wisdom.txt
-measure "tune what is known" 0 "choose " sh -c '"$1" tune --model smollm2 --tokens 256 --rows 64 --device openmp --wisdom wisdom.txt && cat wisdom.txt' sh "$hyscale"
+measure "tune" 0 "select" "$hyscale" tune --model smollm2 --tokens 64 --rows 16 --device openmp --wisdom wisdom.txt
+measure "tune what is known" 0 "choose " sh -c '"$1" tune --model smollm2 --tokens 64 --rows 16 --device openmp --wisdom wisdom.txt --operations select && cat wisdom.txt' sh "$hyscale"
 expect "tune damaged wisdom" 2 "line|wisdom" sh -c 'echo junk > junk.txt; "$1" tune --model smollm2 --device openmp --wisdom junk.txt' sh "$hyscale"
 measure "tune as JSON" 0 '"op":"select","kernel":"select\.' "$hyscale" tune --model smollm2 --tokens 64 --rows 16 --device openmp --wisdom wisdom.txt --operations select --json
 measure "tune says times" 0 "select +0 +select\..* the fastest here, [0-9]" "$hyscale" tune --model smollm2 --tokens 64 --rows 16 --device openmp --wisdom wisdom.txt --operations select
