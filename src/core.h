@@ -173,6 +173,8 @@ struct hys_batch {
 	/* [tiles + 1], useful work of rows before each tile of partition.h; of
 	 * the operations that are shared by rows, else NULL */
 	double *flops_before[HYS_OP_COUNT];
+	/* the same of the rows themselves; within flops_before's memory */
+	double *rows_before[HYS_OP_COUNT];
 };
 
 /* The device's view, cut to rows [first, first + count). */

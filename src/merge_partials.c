@@ -75,9 +75,11 @@ static struct hys_gather *allocate(const struct hys_plan *plan)
 	made->turns_most = 64 * plan->device_count + 2 * HYS_BATCH_RANGES;
 	made->lanes = hys_alloc_array(allocator, plan->device_count, sizeof(*made->lanes));
 	made->turns = hys_alloc_array(allocator, made->turns_most, sizeof(*made->turns));
-	made->tiles.flops_before = hys_alloc_array(allocator, tiles + 1, sizeof(double));
-	if (made->lanes && made->turns && made->tiles.flops_before)
+	made->tiles.flops_before = hys_alloc_array(allocator, 2 * (tiles + 1), sizeof(double));
+	if (made->lanes && made->turns && made->tiles.flops_before) {
+		made->tiles.rows_before = made->tiles.flops_before + tiles + 1;
 		return made;
+	}
 	hys_free(allocator, made->lanes);
 	hys_free(allocator, made->turns);
 	hys_free(allocator, made->tiles.flops_before);

@@ -7,6 +7,8 @@
 
 /* An operation does without a device that shortens it by less than this. */
 #define LEAST_GAIN 0.02
+/* Of a row's cost beside its work, what one takes that keeps all it sees. */
+#define KEEPS_ALL 0.125
 
 /* ---- weighing ---- */
 
@@ -35,12 +37,23 @@ static struct hys_tensor indices_of(const struct hys_task *task)
 	}
 }
 
+/* Such rows are neither scored nor chosen from. */
+static bool keeps_all(const struct hys_batch *batch, hys_op op, int64_t t,
+		      const struct hys_limits *limits)
+{
+	return op == HYS_OP_SELECT &&
+	       (double)(batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t]) <=
+		       limits->topk_entries;
+}
+
 static double row_flops(const struct hys_batch *batch, hys_op op, int64_t t,
 			const struct hys_limits *limits)
 {
 	const struct hys_batch_arrays *host = &batch->host;
 	struct hys_work work = {0};
 
+	if (keeps_all(batch, op, t, limits))
+		return 0;
 	hys_work_add_row(&work, limits, batch->key_pairs_before[t + 1] - batch->key_pairs_before[t],
 			 batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t]);
 	if (host->window_begin)
@@ -54,29 +67,35 @@ static void weigh(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op
 {
 	const struct hys_problem *problem = &batch->plan->problem;
 	const struct hys_limits all = hys_limits_of(problem);
-	double sum = 0;
+	double sum = 0, rows = 0;
 
 	tiles->count = hys_tiles_of(tiles->rows);
 	tiles->flops_before[0] = 0;
+	if (tiles->rows_before)
+		tiles->rows_before[0] = 0;
 	for (int64_t tile = 0; tile < tiles->count; tile++) {
 		for (int64_t row = tile * HYS_ROW_TILE; row < hys_tile_row(tiles, tile + 1);
 		     row++) {
 			struct hys_limits limits = all;
 
-			if (hys_is_pooling(op))
-				break;
+			if (hys_is_pooling(op)) {
+				rows += 1;
+				continue;
+			}
 			if (indices->host)
 				hys_limits_of_slots(&limits, problem, slots_used(indices, row));
 			sum += row_flops(batch, op, first + row, &limits);
+			rows += keeps_all(batch, op, first + row, &limits) ? KEEPS_ALL : 1;
 		}
 		tiles->flops_before[tile + 1] = sum;
+		if (tiles->rows_before)
+			tiles->rows_before[tile + 1] = rows;
 	}
 }
 
-/* Work of the batch's rows before one of them, tiles weighing evenly. */
-static double flops_before(const struct hys_batch *batch, hys_op op, int64_t row)
+/* What the batch knows of its rows before one of them, tiles weighing evenly. */
+static double sum_before(const struct hys_batch *batch, const double *before, int64_t row)
 {
-	const double *before = batch->flops_before[op];
 	const int64_t tile = row / HYS_ROW_TILE, first = tile * HYS_ROW_TILE;
 	const int64_t end = hys_min64(first + HYS_ROW_TILE, batch->rows);
 
@@ -86,6 +105,15 @@ static double flops_before(const struct hys_batch *batch, hys_op op, int64_t row
 	       (before[tile + 1] - before[tile]) * (double)(row - first) / (double)(end - first);
 }
 
+static void take_sums(const struct hys_batch *batch, const double *before, int64_t begin,
+		      const struct hys_tiles *tiles, double *sums)
+{
+	const double first = sum_before(batch, before, begin);
+
+	for (int64_t tile = 0; tile <= tiles->count; tile++)
+		sums[tile] = sum_before(batch, before, begin + hys_tile_row(tiles, tile)) - first;
+}
+
 /* What the batch knows already; unless the call itself lists what rows read. */
 void hys_tiles_weigh(struct hys_tiles *tiles, const struct hys_task *task)
 {
@@ -93,17 +121,15 @@ void hys_tiles_weigh(struct hys_tiles *tiles, const struct hys_task *task)
 	const struct hys_batch *batch = task->batch;
 	const hys_op op = task->call.op;
 	const int64_t begin = task->call.row_first;
-	double first;
 
 	if (indices.host || !batch->flops_before[op]) {
 		weigh(tiles, batch, op, begin, &indices);
 		return;
 	}
 	tiles->count = hys_tiles_of(tiles->rows);
-	first = flops_before(batch, op, begin);
-	for (int64_t tile = 0; tile <= tiles->count; tile++)
-		tiles->flops_before[tile] =
-			flops_before(batch, op, begin + hys_tile_row(tiles, tile)) - first;
+	take_sums(batch, batch->flops_before[op], begin, tiles, tiles->flops_before);
+	if (tiles->rows_before)
+		take_sums(batch, batch->rows_before[op], begin, tiles, tiles->rows_before);
 }
 
 void hys_tiles_weigh_batch(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op op,
@@ -119,11 +145,9 @@ void hys_tiles_weigh_batch(struct hys_tiles *tiles, const struct hys_batch *batc
 double hys_lane_time_s(const struct hys_tiles *tiles, const struct hys_lane_cost *cost,
 		       int64_t begin, int64_t end)
 {
-	const int64_t rows = hys_tile_row(tiles, end) - hys_tile_row(tiles, begin);
-
-	if (rows == 0)
+	if (hys_tile_row(tiles, end) == hys_tile_row(tiles, begin))
 		return 0;
-	return cost->fixed_s + cost->row_s * (double)rows +
+	return cost->fixed_s + cost->row_s * hys_tiles_rows(tiles, begin, end) +
 	       cost->flop_s * (tiles->flops_before[end] - tiles->flops_before[begin]);
 }
 

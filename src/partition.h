@@ -14,6 +14,7 @@
 struct hys_tiles {
 	int64_t rows, count;
 	double *flops_before; /* [count + 1] */
+	double *rows_before;  /* the same of what rows cost beside; NULL = alike */
 };
 
 /* What a lane takes for rows that lie behind each other. */
@@ -31,6 +32,14 @@ static inline int64_t hys_tile_row(const struct hys_tiles *tiles, int64_t tile)
 static inline int64_t hys_tiles_of(int64_t rows)
 {
 	return (rows + HYS_ROW_TILE - 1) / HYS_ROW_TILE;
+}
+
+/* Rows of tiles [begin, end), those counting less that cost less. */
+static inline double hys_tiles_rows(const struct hys_tiles *tiles, int64_t begin, int64_t end)
+{
+	if (tiles->rows_before)
+		return tiles->rows_before[end] - tiles->rows_before[begin];
+	return (double)(hys_tile_row(tiles, end) - hys_tile_row(tiles, begin));
 }
 
 /* Weighs the rows of a whole call; tiles->flops_before has room. Indices that

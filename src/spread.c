@@ -26,6 +26,7 @@ static const int32_t ranges_tried[] = {2, 3, 4, 6, 8};
  * all rows, for a call. */
 struct measure {
 	const double *before; /* [tiles + 1] of the operation's work; NULL = none */
+	const double *rows_before;
 	double weight, work[HYS_LANES_MAX], rows[HYS_LANES_MAX], call[HYS_LANES_MAX];
 	bool joins[HYS_LANES_MAX]; /* all ranges are one call */
 };
@@ -76,11 +77,12 @@ static void find_devices(struct spread *spread)
 static void measure(struct spread *spread, hys_op op)
 {
 	const struct hys_plan *plan = spread->batch->plan;
-	const double rows = (double)spread->batch->rows;
+	const double rows = spread->batch->rows_before[op][spread->tiles];
 	struct measure *own = &spread->measures[spread->measure_count++];
 	double flops, perfect_s, rates = 0;
 
 	own->before = spread->batch->flops_before[op];
+	own->rows_before = spread->batch->rows_before[op];
 	own->weight = 1;
 	flops = own->before[spread->tiles];
 	for (int32_t d = 0; d < spread->devices; d++) {
@@ -118,12 +120,18 @@ static void measure_rows(struct spread *spread)
 
 /* ---- how good a division is ---- */
 
+/* Part of a sum before a tile; of what has none, of all tiles. */
+static double part_before(const struct spread *spread, const double *sums, int64_t tile)
+{
+	if (sums && sums[spread->tiles] > 0)
+		return sums[tile] / sums[spread->tiles];
+	return (double)tile / (double)hys_max64(spread->tiles, 1);
+}
+
 /* Work before a tile, 0 to 1; of operations without work, the number of rows. */
 static double before(const struct spread *spread, const struct measure *own, int64_t tile)
 {
-	if (own->before && own->before[spread->tiles] > 0)
-		return own->before[tile] / own->before[spread->tiles];
-	return (double)tile / (double)hys_max64(spread->tiles, 1);
+	return part_before(spread, own->before, tile);
 }
 
 /* Calls: ranges behind each other are one. */
@@ -145,7 +153,6 @@ static double judge(const struct spread *spread, const struct measure *own, cons
 		    double *fullest)
 {
 	const struct division *division = &spread->now;
-	const double tiles = (double)hys_max64(spread->tiles, 1);
 	double times[HYS_LANES_MAX] = {0}, sum = 0;
 
 	for (int32_t r = 0; r < division->count; r++) {
@@ -153,7 +160,8 @@ static double judge(const struct spread *spread, const struct measure *own, cons
 		const int32_t d = division->lane[r];
 
 		times[d] += own->work[d] * (before(spread, own, end) - before(spread, own, begin)) +
-			    own->rows[d] * (double)(end - begin) / tiles;
+			    own->rows[d] * (part_before(spread, own->rows_before, end) -
+					    part_before(spread, own->rows_before, begin));
 	}
 	for (int32_t d = 0; d < spread->devices; d++) {
 		times[d] += own->call[d] * (own->joins[d] ? fmin(calls[d], 1) : calls[d]);
@@ -330,14 +338,17 @@ static void keep(const struct spread *spread)
 static bool weigh(struct hys_batch *batch, int32_t op)
 {
 	const struct hys_allocator *allocator = &batch->plan->context->host.allocator;
+	const int64_t sums = hys_tiles_of(batch->rows) + 1;
 	struct hys_tiles tiles = {.rows = batch->rows};
 
-	tiles.flops_before =
-		hys_alloc_array(allocator, hys_tiles_of(batch->rows) + 1, sizeof(double));
-	if (tiles.flops_before)
-		hys_tiles_weigh_batch(&tiles, batch, (hys_op)op, 0);
+	tiles.flops_before = hys_alloc_array(allocator, 2 * sums, sizeof(double));
+	if (!tiles.flops_before)
+		return false;
+	tiles.rows_before = tiles.flops_before + sums;
+	hys_tiles_weigh_batch(&tiles, batch, (hys_op)op, 0);
 	batch->flops_before[op] = tiles.flops_before;
-	return tiles.flops_before != NULL;
+	batch->rows_before[op] = tiles.rows_before;
+	return true;
 }
 
 bool hys_partition_batch(struct hys_batch *batch)

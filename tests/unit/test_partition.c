@@ -298,6 +298,31 @@ static void test_ranges(void **state)
 	}
 }
 
+/* Rows that keep all they see are no work, and cost little beside. */
+static void test_rows_that_keep_all(void **state)
+{
+	struct fixture *f = *state;
+	struct hys_batch *batch = causal(f, 4096, 4096);
+	struct hys_tiles tiles = {.rows = 4096};
+	const int64_t kept = 512 / HYS_ROW_TILE;
+	const struct hys_lane_cost cost = {.row_s = 1};
+	double sums[2][257];
+
+	tiles.flops_before = sums[0];
+	tiles.rows_before = sums[1];
+	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_SELECT, 0);
+	assert_int_equal(tiles.count, 256);
+	assert_true(sums[0][kept] == 0 && sums[0][kept + 1] > 0);
+	assert_true(sums[1][kept] < 512 / 4.0 && sums[1][kept] > 0);
+	assert_true(fabs(sums[1][kept + 1] - sums[1][kept] - HYS_ROW_TILE) < 1e-9);
+	assert_true(fabs(hys_lane_time_s(&tiles, &cost, kept, 256) - (4096 - 512)) < 1e-9);
+	assert_true(batch->flops_before[HYS_OP_SELECT][kept] == 0);
+	assert_true(batch->rows_before[HYS_OP_SELECT][256] == sums[1][256]);
+	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_ATTENTION_FORWARD, 0);
+	assert_true(sums[0][1] > 0 && sums[1][256] == 4096);
+	hys_batch_destroy(batch);
+}
+
 static void take_each(struct fixture *f, double first, double second, double third)
 {
 	const double each[LANES] = {first, second, third};
@@ -436,6 +461,7 @@ int main(void)
 		TEST(test_a_device_that_is_no_help),
 		TEST(test_a_device_that_cannot),
 		TEST(test_kept_weights),
+		TEST(test_rows_that_keep_all),
 		TEST(test_namesakes),
 	};
 
