@@ -64,14 +64,10 @@ void hys_gather_deal_ranges(struct hys_exec *exec, const struct hys_task *task)
 
 void hys_gather_deal_by_cost(struct hys_gather *gather)
 {
-	const int32_t lanes = gather->plan->device_count;
-	int64_t begin[HYS_LANES_MAX + 1];
+	struct hys_range ranges[HYS_STRIPES_MOST * HYS_LANES_MAX];
+	const int32_t count = hys_partition_deal(&gather->tiles, gather->costs,
+						 gather->plan->device_count, ranges);
 
-	hys_partition_cut(&gather->tiles, gather->costs, lanes, begin);
-	for (int32_t i = 0; i < lanes; i++) {
-		const int64_t first = hys_tile_row(&gather->tiles, begin[i]);
-
-		hys_gather_add_turn(gather, first,
-				    hys_tile_row(&gather->tiles, begin[i + 1]) - first, i);
-	}
+	for (int32_t i = 0; i < count; i++)
+		hys_gather_add_turn(gather, ranges[i].first, ranges[i].count, ranges[i].lane);
 }

@@ -53,7 +53,7 @@ struct hys_gather {
 };
 
 /* deal.c: turns before anybody has begun. The batch's ranges, as far as the call
- * has them; or one run of rows for each lane, such that all take as long. */
+ * has them; or runs of rows for each lane, such that all take as long. */
 void hys_gather_deal_ranges(struct hys_exec *exec, const struct hys_task *task);
 void hys_gather_deal_by_cost(struct hys_gather *gather);
 /* Rows of one lane, or, -1, of whoever is free. */

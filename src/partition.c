@@ -9,6 +9,11 @@
 #define LEAST_GAIN 0.02
 /* Of a row's cost beside its work, what one takes that keeps all it sees. */
 #define KEEPS_ALL 0.125
+/* Of what a call takes, what more runs of rows may cost; and what one costs at least. */
+#define RUNS_MAY_COST 0.03
+#define RUN_LEAST_S 1e-4
+/* Of a stripe, for each lane: else single tiles count for much. */
+#define STRIPE_TILES 32
 
 /* ---- weighing ---- */
 
@@ -212,6 +217,88 @@ double hys_partition_cut(const struct hys_tiles *tiles, const struct hys_lane_co
 	return high;
 }
 
+/* ---- dealing ---- */
+
+/* One where memory says who takes how many rows. */
+static int32_t count_stripes(const struct hys_tiles *tiles, const struct hys_lane_cost *costs,
+			     int32_t lanes, double time_s)
+{
+	const double most = (double)tiles->count / (STRIPE_TILES * (double)lanes);
+	double again_s = RUN_LEAST_S, wanted;
+
+	for (int32_t i = 0; i < lanes; i++) {
+		if (costs[i].idle)
+			continue;
+		if (costs[i].rows_most < tiles->rows)
+			return 1;
+		again_s = fmax(again_s, costs[i].again_s);
+	}
+	wanted = fmin(1 + RUNS_MAY_COST * time_s / again_s, HYS_STRIPES_MOST);
+	return (int32_t)fmax(fmin(wanted, most), 1);
+}
+
+/* Stripes that take one lane, of those that work, the same time. */
+static void cut_stripes(const struct hys_tiles *tiles, const struct hys_lane_cost *costs,
+			int32_t stripes, int64_t *begin)
+{
+	struct hys_lane_cost same[HYS_STRIPES_MOST];
+
+	while (costs->idle)
+		costs++;
+	for (int32_t i = 0; i < stripes; i++) {
+		same[i] = *costs;
+		same[i].fixed_s = 0;
+	}
+	hys_partition_cut(tiles, same, stripes, begin);
+}
+
+static int32_t add_range(struct hys_range *ranges, int32_t count, int64_t first, int64_t end,
+			 int32_t lane)
+{
+	if (end == first)
+		return count;
+	if (count > 0 && ranges[count - 1].lane == lane) {
+		ranges[count - 1].count += end - first;
+		return count;
+	}
+	ranges[count] = (struct hys_range){first, end - first, lane};
+	return count + 1;
+}
+
+/* Every other stripe backwards, so that neighbours are one run. */
+int32_t hys_partition_deal(const struct hys_tiles *tiles, const struct hys_lane_cost *costs,
+			   int32_t lanes, struct hys_range *ranges)
+{
+	int64_t stripe[HYS_STRIPES_MOST + 1] = {0}, begin[HYS_LANES_MAX + 1];
+	const double time_s = hys_partition_cut(tiles, costs, lanes, begin);
+	const int32_t stripes = count_stripes(tiles, costs, lanes, time_s);
+	int32_t count = 0;
+
+	stripe[1] = tiles->count;
+	if (stripes > 1)
+		cut_stripes(tiles, costs, stripes, stripe);
+	for (int32_t s = 0; s < stripes; s++) {
+		const int64_t first = hys_tile_row(tiles, stripe[s]);
+		const struct hys_tiles part = {
+			.rows = hys_tile_row(tiles, stripe[s + 1]) - first,
+			.count = stripe[s + 1] - stripe[s],
+			.flops_before = tiles->flops_before + stripe[s],
+			.rows_before = tiles->rows_before ? tiles->rows_before + stripe[s] : NULL};
+		struct hys_lane_cost own[HYS_LANES_MAX];
+
+		for (int32_t i = 0; i < lanes; i++) {
+			own[i] = costs[s % 2 ? lanes - 1 - i : i];
+			own[i].fixed_s /= stripes;
+		}
+		hys_partition_cut(&part, own, lanes, begin);
+		for (int32_t i = 0; i < lanes; i++)
+			count = add_range(ranges, count, first + hys_tile_row(&part, begin[i]),
+					  first + hys_tile_row(&part, begin[i + 1]),
+					  s % 2 ? lanes - 1 - i : i);
+	}
+	return count;
+}
+
 /* ---- what lanes take ---- */
 
 /* Bytes of the call's host tensors that are copied: per row, and whatever the
@@ -252,6 +339,8 @@ void hys_partition_costs(const struct hys_plan *plan, const struct hys_task *tas
 
 		costs[i] = (struct hys_lane_cost){
 			.fixed_s = pace->call_s + pace->byte_s * fixed,
+			.again_s = plan->split == HYS_SPLIT_EQUAL ? (double)INFINITY
+								  : HYS_CALL_BEHIND * pace->call_s,
 			.row_s = pace->row_s + pace->byte_s * per_row,
 			.flop_s = pace->flop_s,
 			.rows_most = hys_plan_rows_most(plan, op, i),
@@ -328,20 +417,20 @@ static void leave_out(struct hys_plan *plan, hys_op op, const struct hys_tiles *
 static void share_operation(struct hys_plan *plan, hys_op op, struct hys_tiles *tiles, bool fixed)
 {
 	struct hys_lane_cost costs[HYS_LANES_MAX];
-	int64_t begin[HYS_LANES_MAX + 1];
+	struct hys_range ranges[HYS_STRIPES_MOST * HYS_LANES_MAX];
+	int64_t rows[HYS_LANES_MAX] = {0};
+	int32_t count;
 
 	weigh_largest(tiles, plan, op);
 	hys_partition_costs(plan, NULL, op, costs);
 	if (!fixed && plan->split != HYS_SPLIT_EQUAL)
 		leave_out(plan, op, tiles, costs);
-	hys_partition_cut(tiles, costs, plan->device_count, begin);
-	for (int32_t i = 0; i < plan->device_count; i++) {
-		const int64_t rows =
-			hys_tile_row(tiles, begin[i + 1]) - hys_tile_row(tiles, begin[i]);
-
+	count = hys_partition_deal(tiles, costs, plan->device_count, ranges);
+	for (int32_t i = 0; i < count; i++)
+		rows[ranges[i].lane] += ranges[i].count;
+	for (int32_t i = 0; i < plan->device_count; i++)
 		plan->shares[i * HYS_OP_COUNT + (int32_t)op] =
-			(double)rows / (double)hys_max64(tiles->rows, 1);
-	}
+			(double)rows[i] / (double)hys_max64(tiles->rows, 1);
 }
 
 hys_status hys_partition_plan(struct hys_plan *plan, bool fixed, struct hys_error *error)

@@ -10,6 +10,9 @@
  * that kernels' row tiles stay whole. */
 #define HYS_ROW_TILE 16
 
+/* Of a call that nobody waits for, compared with one by itself. */
+#define HYS_CALL_BEHIND 0.5
+
 /* The useful work of a call's tiles. */
 struct hys_tiles {
 	int64_t rows, count;
@@ -17,9 +20,10 @@ struct hys_tiles {
 	double *rows_before;  /* the same of what rows cost beside; NULL = alike */
 };
 
-/* What a lane takes for rows that lie behind each other. */
+/* What a lane takes for rows that lie behind each other; for a further run of rows of the same
+ * call, `again_s` in place of what is fixed. */
 struct hys_lane_cost {
-	double fixed_s, row_s, flop_s;
+	double fixed_s, again_s, row_s, flop_s;
 	int64_t rows_most;
 	bool idle;
 };
@@ -54,6 +58,13 @@ void hys_tiles_weigh_batch(struct hys_tiles *tiles, const struct hys_batch *batc
  * [begin[i], begin[i + 1]). Answers that time. */
 double hys_partition_cut(const struct hys_tiles *tiles, const struct hys_lane_cost *costs,
 			 int32_t lanes, int64_t *begin);
+
+/* The same in several runs a lane, from all over the call, where it takes long enough: what the
+ * costs have wrong of some rows evens out then. Fills `ranges`, in the order of rows and none
+ * empty, and answers how many there are. */
+#define HYS_STRIPES_MOST 8
+int32_t hys_partition_deal(const struct hys_tiles *tiles, const struct hys_lane_cost *costs,
+			   int32_t lanes, struct hys_range *ranges);
 
 /* What each lane of the plan takes for the call; `task` NULL for tensors that
  * lie on the devices already. */

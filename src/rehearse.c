@@ -12,13 +12,13 @@
 
 /* As many rows as take about so long, in tensors of so many bytes. Nobody minds
  * how calls are shared that are over much sooner. */
-#define TIME_S 0.1
+#define TIME_S 0.2
 #define TIME_LEAST_S 0.002
 #define BYTES_MOST 0x1p27 /* of either kind; more than caches hold together */
 #define ROWS_LEAST INT64_C(256)
-/* Calls of a share: the median counts, for calls will be disturbed, too. */
-#define CALLS 5
-#define UPPER_OF_CALLS 3
+/* Calls of a share: the least counts, since what disturbs a device for a moment is not what it
+ * is slower by in calls that are longer. */
+#define CALLS 3
 /* Shares that are tried; corrections below this are not worth another. */
 #define LESSONS 4
 #define CLOSE_ENOUGH 0.03
@@ -180,18 +180,6 @@ cleanup:
 	return status;
 }
 
-static void sort(double *values, int32_t count)
-{
-	for (int32_t i = 1; i < count; i++) {
-		const double value = values[i];
-		int32_t place = i;
-
-		for (; place > 0 && values[place - 1] > value; place--)
-			values[place] = values[place - 1];
-		values[place] = value;
-	}
-}
-
 /* One call on one device only. */
 static hys_status call_alone(struct rehearsal *r, int32_t alone, int64_t rows, double *seconds,
 			     struct hys_error *error)
@@ -216,51 +204,49 @@ static hys_status find_fixed(struct rehearsal *r, int32_t i, struct hys_error *e
 	const int64_t rows = hys_min64(HYS_ROW_TILE, r->size.rows);
 	const struct hys_tally *tally = &r->exec->lanes[i].tallies[r->op];
 	struct hys_pace *pace = hys_plan_pace(r->plan, r->op, i);
-	double all[CALLS], foretold_s, seconds;
+	double least_s = (double)INFINITY, foretold_s, seconds;
 	hys_status status = HYS_OK;
 
 	for (int32_t n = 0; n < CALLS; n++) {
 		const struct hys_tally before = *tally;
 
 		HYS_TRY(call_alone(r, i, rows, &seconds, error));
-		all[n] = tally->busy_s - before.busy_s;
+		least_s = fmin(least_s, tally->busy_s - before.busy_s);
 		foretold_s = tally->foretold_s - before.foretold_s;
 	}
-	sort(all, CALLS);
-	pace->call_s = fmax(all[CALLS / 2] - (foretold_s - pace->call_s), pace->call_s);
+	pace->call_s = fmax(least_s - (foretold_s - pace->call_s), pace->call_s);
 cleanup:
 	return status;
 }
 
-/* What devices take for their rows of what was foretold, 0 of those that have none: the
- * medians of some calls. */
+/* What a lane has taken for its rows since, over what was foretold; 0 = it has none. */
+static double factor_since(const struct rehearsal *r, int32_t i, const struct hys_tally *before)
+{
+	const struct hys_tally *after = &r->exec->lanes[i].tallies[r->op];
+	const double fixed_s = hys_plan_pace(r->plan, r->op, i)->call_s;
+	const double busy_s = after->busy_s - before->busy_s;
+	const double foretold_s = after->foretold_s - before->foretold_s - fixed_s;
+
+	return foretold_s > 0 ? fmax(busy_s - fixed_s, LEAST_OF_ROWS * busy_s) / foretold_s : 0;
+}
+
+/* What devices take for their rows of what was foretold, 0 of those that have none. */
 static hys_status find_factors(struct rehearsal *r, double *factors, struct hys_error *error)
 {
-	double all[HYS_LANES_MAX][CALLS], seconds;
+	const int32_t count = r->plan->device_count;
+	double seconds;
 	hys_status status = HYS_OK;
 
+	for (int32_t i = 0; i < count; i++)
+		factors[i] = (double)INFINITY;
 	for (int32_t n = 0; n < CALLS; n++) {
 		struct hys_tally before[HYS_LANES_MAX] = {{0}};
 
-		for (int32_t i = 0; i < r->plan->device_count; i++)
+		for (int32_t i = 0; i < count; i++)
 			before[i] = r->exec->lanes[i].tallies[r->op];
 		HYS_TRY(call(r, r->size.rows, &seconds, error));
-		for (int32_t i = 0; i < r->plan->device_count; i++) {
-			const struct hys_tally *after = &r->exec->lanes[i].tallies[r->op];
-			const double fixed_s = hys_plan_pace(r->plan, r->op, i)->call_s;
-			const double busy_s = after->busy_s - before[i].busy_s;
-			const double foretold_s =
-				after->foretold_s - before[i].foretold_s - fixed_s;
-
-			all[i][n] = foretold_s > 0
-					    ? fmax(busy_s - fixed_s, LEAST_OF_ROWS * busy_s) /
-						      foretold_s
-					    : 0;
-		}
-	}
-	for (int32_t i = 0; i < r->plan->device_count; i++) {
-		sort(all[i], CALLS);
-		factors[i] = all[i][CALLS / 2];
+		for (int32_t i = 0; i < count; i++)
+			factors[i] = fmin(factors[i], factor_since(r, i, &before[i]));
 	}
 cleanup:
 	return status;
@@ -350,12 +336,12 @@ cleanup:
 /* What device i takes for the plan's largest call, as if calls of all devices took what was
  * foretold: alone it is faster than it was beside the others, by as much as it is in a
  * rehearsal. Turn by turn, so that what disturbs one disturbs the others; and not by the
- * median, since a share given up by chance costs more than one that hardly helps. */
+ * mean, since a share given up by chance costs more than one that hardly helps. */
 static hys_status foresee_alone(struct rehearsal *r, int32_t i, double *alone_s,
 				struct hys_error *error)
 {
 	const struct hys_plan *plan = r->plan;
-	double ratios[CALLS];
+	double most = 0;
 	hys_status status = HYS_OK;
 
 	for (int32_t n = 0; n < CALLS; n++) {
@@ -363,10 +349,9 @@ static hys_status foresee_alone(struct rehearsal *r, int32_t i, double *alone_s,
 
 		HYS_TRY(find_excess(r, i, &alone, error));
 		HYS_TRY(find_excess(r, -1, &together, error));
-		ratios[n] = alone / together;
+		most = fmax(most, alone / together);
 	}
-	sort(ratios, CALLS);
-	*alone_s = time_alone_s(r, i, plan->rows_max, plan->keys_max) * ratios[UPPER_OF_CALLS];
+	*alone_s = time_alone_s(r, i, plan->rows_max, plan->keys_max) * most;
 cleanup:
 	return status;
 }

@@ -17,8 +17,6 @@ static const int32_t ranges_tried[] = {2, 3, 4, 6, 8};
 #define EXCHANGED_MOST 64
 /* Moves of all ends by one step; as many as help, but not for ever. */
 #define PASSES_MOST 32
-/* Of a call that nobody waits for, compared with one by itself. */
-#define CALL_BEHIND 0.5
 /* Equal parts of rows keep shares right where a measured pace is not. */
 #define WEIGHT_OF_ROWS 0.1
 
@@ -90,7 +88,7 @@ static void measure(struct spread *spread, hys_op op)
 
 		own->work[d] = fmax(pace->flop_s * flops, 1e-12);
 		own->rows[d] = pace->row_s * rows;
-		own->call[d] = CALL_BEHIND * pace->call_s;
+		own->call[d] = HYS_CALL_BEHIND * pace->call_s;
 		own->joins[d] = hys_plan_choice(plan, op, spread->numbers[d])->kernel->gaps;
 		rates += 1 / (own->work[d] + own->rows[d]);
 	}

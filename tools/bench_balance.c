@@ -16,6 +16,10 @@
 enum { EQUAL, STATIC, LEARNT, GUIDED, SPLITS };
 static const char *const split_names[] = {"equal", "static", "rebalanced", "guided"};
 
+/* Calls that are timed together: what disturbs a device for some hundredths of a second would be
+ * most of the imbalance of shorter ones. */
+#define TIMED_S 2
+
 /* What is computed. Sizes are such that one takes a second or so on one core of a processor. */
 static const struct shape {
 	const char *name;
@@ -143,6 +147,23 @@ static hys_status call(struct hys_exec *exec, struct hys_batch *batch, const str
 	return status == HYS_OK ? hys_exec_finish(exec, error) : status;
 }
 
+/* The mean time of as many calls as take TIMED_S together. */
+static bool time_calls(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
+		       const struct shape *shape, struct operands *operands, double *seconds)
+{
+	const double start = tool_now();
+	double all = 0;
+	int calls = 0;
+	while (all < TIMED_S) {
+		if (call(exec, batch, shape, operands, b->rows, &b->error) != HYS_OK)
+			return false;
+		calls++;
+		all = tool_now() - start;
+	}
+	*seconds = all / calls;
+	return true;
+}
+
 static bool busy_times(struct balance *b, struct hys_exec *exec, hys_op op, double *busy,
 		       double *rows)
 {
@@ -156,21 +177,18 @@ static bool busy_times(struct balance *b, struct hys_exec *exec, hys_op op, doub
 	return true;
 }
 
-/* Times one call; devices that have no rows do not count. */
+/* Devices that have no rows do not count. */
 static bool time_once(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
 		      const struct shape *shape, struct operands *operands, struct outcome *outcome)
 {
 	double before[DEVICES_MAX] = {0}, rows_before[DEVICES_MAX] = {0};
 	double busy[DEVICES_MAX] = {0}, rows[DEVICES_MAX] = {0};
-	double most = 0, sum = 0, all = 0, start;
+	double most = 0, sum = 0, all = 0;
 	int32_t working = 0;
-	if (!busy_times(b, exec, shape->op, before, rows_before))
-		return false;
-	start = tool_now();
-	if (call(exec, batch, shape, operands, b->rows, &b->error) != HYS_OK ||
+	if (!busy_times(b, exec, shape->op, before, rows_before) ||
+	    !time_calls(b, exec, batch, shape, operands, &outcome->seconds) ||
 	    !busy_times(b, exec, shape->op, busy, rows))
 		return false;
-	outcome->seconds = tool_now() - start;
 	for (int32_t i = 0; i < b->count; i++) {
 		busy[i] -= before[i];
 		rows[i] -= rows_before[i];
@@ -185,7 +203,7 @@ static bool time_once(struct balance *b, struct hys_exec *exec, struct hys_batch
 	return true;
 }
 
-/* Medians of several calls. */
+/* Medians of several timings. */
 static bool time_call(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
 		      const struct shape *shape, struct operands *operands, struct outcome *outcome)
 {
@@ -315,7 +333,7 @@ static bool run_splits(struct balance *b, const struct shape *shape, struct oper
 
 /* ---- devices alone ---- */
 
-/* The median of several calls on one device. */
+/* The median of several timings on one device. */
 static bool run_alone(struct balance *b, const struct shape *shape, int32_t device,
 		      struct operands *operands, double *seconds)
 {
@@ -327,11 +345,8 @@ static bool run_alone(struct balance *b, const struct shape *shape, int32_t devi
 		  make_batch(b, shape, plan, &batch) &&
 		  hys_exec_create(plan, NULL, &exec, &b->error) == HYS_OK &&
 		  call(exec, batch, shape, operands, WARM_UP_ROWS, &b->error) == HYS_OK;
-	for (int i = 0; ok && i < b->repeat; i++) {
-		const double start = tool_now();
-		ok = call(exec, batch, shape, operands, b->rows, &b->error) == HYS_OK;
-		times[i] = tool_now() - start;
-	}
+	for (int i = 0; ok && i < b->repeat; i++)
+		ok = time_calls(b, exec, batch, shape, operands, &times[i]);
 	*seconds = ok ? tool_median(times, b->repeat) : 0;
 	hys_exec_destroy(exec);
 	hys_batch_destroy(batch);

@@ -191,6 +191,86 @@ static void test_limits(void **state)
 	free(tiles.flops_before);
 }
 
+/* ---- several runs a lane ---- */
+
+#define RANGES_MOST (HYS_STRIPES_MOST * HYS_LANES_MAX)
+
+/* Each row once, in order, neighbours of different lanes; answers the imbalance by `costs`. */
+static double expect_dealt(const struct hys_tiles *tiles, const struct hys_lane_cost *costs,
+			   const struct hys_range *ranges, int32_t count)
+{
+	double times[LANES] = {0}, longest = 0, sum = 0;
+	int64_t at = 0;
+
+	for (int32_t r = 0; r < count; r++) {
+		const int32_t lane = ranges[r].lane;
+		const int64_t end = ranges[r].first + ranges[r].count;
+
+		assert_int_equal(ranges[r].first, at);
+		assert_true(ranges[r].count > 0);
+		assert_true(end % HYS_ROW_TILE == 0 || end == tiles->rows);
+		assert_true(r == 0 || ranges[r - 1].lane != lane);
+		times[lane] +=
+			hys_lane_time_s(tiles, &costs[lane], at / HYS_ROW_TILE, hys_tiles_of(end)) -
+			(times[lane] > 0 ? costs[lane].fixed_s : 0);
+		at = end;
+	}
+	assert_int_equal(at, tiles->rows);
+	for (int32_t i = 0; i < LANES; i++) {
+		longest = fmax(longest, times[i]);
+		sum += times[i];
+	}
+	return longest / (sum / LANES);
+}
+
+/* Where rows cost more than the plan knows, several runs a lane come out more even than one. */
+static void test_dealt(void **state)
+{
+	struct fixture *f = *state;
+	struct hys_batch *batch = causal(f, 32760, 32760);
+	struct hys_tiles tiles = {.rows = 32760};
+	struct hys_lane_cost costs[LANES], real[LANES];
+	struct hys_range ranges[RANGES_MOST];
+	int32_t count;
+	double all_s;
+
+	tiles.flops_before = calloc((size_t)hys_tiles_of(tiles.rows) + 1, sizeof(double));
+	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_SELECT, 0);
+	all_s = 1e-12 * tiles.flops_before[tiles.count];
+	for (int32_t i = 0; i < LANES; i++) {
+		costs[i] = (struct hys_lane_cost){.fixed_s = 1e-6 * all_s,
+						  .again_s = 1e-6 * all_s,
+						  .flop_s = 1e-12 * (i + 1),
+						  .rows_most = tiles.rows};
+		real[i] = costs[i];
+		real[i].row_s = 0.5 * (i + 1) * all_s / (double)tiles.rows;
+	}
+	count = hys_partition_deal(&tiles, costs, LANES, ranges);
+	assert_true(count > 2 * LANES);
+	assert_true(expect_dealt(&tiles, costs, ranges, count) < 1.02);
+	assert_true(expect_dealt(&tiles, real, ranges, count) < 1.08);
+	/* runs that cost much, or that are not wanted: one each */
+	for (int32_t i = 0; i < LANES; i++)
+		costs[i].again_s = (double)INFINITY;
+	count = hys_partition_deal(&tiles, costs, LANES, ranges);
+	assert_int_equal(count, LANES);
+	assert_true(expect_dealt(&tiles, costs, ranges, count) < 1.02);
+	assert_true(expect_dealt(&tiles, real, ranges, count) > 1.15);
+	/* so, too, where memory is short, and without whoever is idle */
+	for (int32_t i = 0; i < LANES; i++)
+		costs[i].again_s = 0;
+	costs[2].rows_most = 160;
+	count = hys_partition_deal(&tiles, costs, LANES, ranges);
+	assert_int_equal(count, LANES);
+	assert_int_equal(ranges[2].count, 152);
+	costs[0].idle = costs[2].idle = true;
+	count = hys_partition_deal(&tiles, costs, LANES, ranges);
+	assert_int_equal(count, 1);
+	assert_int_equal(ranges[0].lane, 1);
+	free(tiles.flops_before);
+	hys_batch_destroy(batch);
+}
+
 /* ---- indices count ---- */
 
 static void test_used_slots(void **state)
@@ -454,6 +534,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_balanced),
 		TEST(test_limits),
+		TEST(test_dealt),
 		TEST(test_used_slots),
 		TEST(test_ranges),
 		TEST(test_ranges_of_unequal_devices),
