@@ -479,7 +479,7 @@ static bool probe_rank(struct bench_run *run, struct hys_network *network)
 				      .keys = o->probe,
 				      .flags = HYS_BATCH_CAUSAL};
 	const struct ranks_ops ops = ops_of(o);
-	struct ranks_measured long_one = {{0}}, short_ones;
+	struct ranks_measured long_one = {{0}, {0}}, short_ones;
 	int32_t *cu = documents > 1 ? zipf(o->probe, documents) : NULL;
 	bool fine = measure(run, &desc, &long_one);
 	short_ones = long_one;
