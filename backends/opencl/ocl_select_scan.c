@@ -21,6 +21,7 @@
 #define CAPACITY_LEAST 64
 #define CAPACITY_MORE 48
 #define SAMPLES_MOST 4096
+#define SAMPLES_FEW 1024 /* that find_thresholds takes */
 #define CHUNK_LEAST 2048
 #define SLOTS_MOST 1024
 #define SCRATCH_BYTES ((int64_t)256 << 20)
@@ -28,9 +29,9 @@
 #define PASS_BYTES_LEAST ((int64_t)256 << 20)
 #define PASS_BYTES_MOST ((int64_t)3 << 30)
 
-#define ENTRIES                                                                          \
-	"prepare_lines", "find_thresholds", "scan_keys", "choose_listed", "choose_long", \
-		"repair_lines", "count_nan_rows"
+#define ENTRIES                                                                                   \
+	"prepare_lines", "find_thresholds", "find_thresholds_many", "scan_keys", "choose_listed", \
+		"choose_long", "repair_lines", "count_nan_rows"
 
 static const char *const entries[] = {ENTRIES, NULL};
 static const char *const e4m3_entries[] = {ENTRIES, "measure_keys", NULL};
@@ -374,9 +375,19 @@ static hys_status measure_keys(const struct job *job, struct hys_error *error)
 	return launch(&args, hys_ocl_divide_up(keys, KEY_ITEMS), KEY_ITEMS, error);
 }
 
+/* Of a line at most: a 32nd of what its tile sees, in whole blocks. */
+static int64_t samples_most(const struct job *job)
+{
+	const int64_t block = block_keys(job->scan);
+	const int64_t wanted = (job->call->size.entries / 32 + block / 2) / block * block;
+	return hys_min64(hys_max64(wanted, block), job->pass.samples_room);
+}
+
 static hys_status find_thresholds(const struct job *job, struct hys_error *error)
 {
-	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_THRESHOLDS);
+	struct hys_ocl_args args =
+		begin(job, samples_most(job) > SAMPLES_FEW ? HYS_OCL_SCAN_THRESHOLDS_MANY
+							   : HYS_OCL_SCAN_THRESHOLDS);
 	const int64_t items = (int64_t)32 * THRESHOLD_LINES;
 	const int64_t tiles = hys_ocl_divide_up(job->pass.lines, TILE_LINES);
 	return launch(&args,

@@ -9,6 +9,7 @@
 enum hys_ocl_scan_step {
 	HYS_OCL_SCAN_PREPARE,
 	HYS_OCL_SCAN_THRESHOLDS,
+	HYS_OCL_SCAN_THRESHOLDS_MANY, /* where samples are larger */
 	HYS_OCL_SCAN_KEYS, /* a sample, before the thresholds; then all */
 	HYS_OCL_SCAN_CHOOSE,
 	HYS_OCL_SCAN_CHOOSE_LONG,
