@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench_documents.h"
+#include "bench_samples.h"
 
 #define BUFFERS_MAX 24
 #define DEVICES_MAX 64
@@ -15,17 +16,12 @@
 #define SAMPLE_ROWS INT64_C(16)
 #define BLOCK_BYTES ((int64_t)64 << 20)
 #define SHAPES_MAX 4
+/* Devices whose busy times differ by no more share evenly. */
+#define EVEN 1.02
 
 enum { COARSE_TO_FINE, EXACT, FORWARD, BACKWARD, STEPS };
 static const hys_op step_ops[STEPS] = {HYS_OP_SELECT_COARSE_TO_FINE, HYS_OP_SELECT,
 				       HYS_OP_ATTENTION_FORWARD, HYS_OP_ATTENTION_BACKWARD};
-
-/* What a step has written, as far as it is looked at. */
-struct sample {
-	char *bytes;
-	int64_t size;
-	hys_dtype dtype;
-};
 
 struct result {
 	double seconds, imbalance;
@@ -262,23 +258,6 @@ static void read_results(struct run *run, struct side *side, int step, struct sa
 		read_all(run, side, &side->backward.dk, &samples[1]);
 }
 
-static bool same(const struct sample a[2], const struct sample b[2])
-{
-	for (int i = 0; i < 2; i++)
-		if (a[i].size != b[i].size ||
-		    (a[i].size && (!a[i].bytes || !b[i].bytes ||
-				   memcmp(a[i].bytes, b[i].bytes, (size_t)a[i].size) != 0)))
-			return false;
-	return true;
-}
-
-static void free_samples(struct sample samples[2])
-{
-	free(samples[0].bytes);
-	free(samples[1].bytes);
-	memset(samples, 0, 2 * sizeof *samples);
-}
-
 static void busy_times(struct run *run, const struct side *side, int step, double *busy)
 {
 	struct hys_exec_report report = {.struct_size = sizeof report};
@@ -314,8 +293,8 @@ static void run_step(struct run *run, struct side *side, struct result *result, 
 	}
 	result->imbalance = sum > 0 ? most / (sum / side->count) : 1;
 	read_results(run, side, step, last);
-	result->same_bits = same(result->samples, last);
-	free_samples(last);
+	result->same_bits = bench_same(result->samples, last);
+	bench_free_samples(last);
 }
 
 /* ---- sides ---- */
@@ -377,9 +356,25 @@ static void warm_up(struct run *run, struct side *side, int64_t repeat)
 			check(run, call(run, side, step));
 }
 
-/* Devices of one name need not be as fast: a plan that follows what calls took, as many as
- * are timed later (fast devices slow down while they work), but for the first of each, which
- * loads programs. */
+/* The longest busy time over the mean, of the step where that is worst. */
+static double worst_imbalance(struct run *run, const struct side *side)
+{
+	double busy[DEVICES_MAX], worst = 1;
+	for (int step = 0; !run->failed && step < (run->attends ? STEPS : FORWARD); step++) {
+		double most = 0, sum = 0;
+		busy_times(run, side, step, busy);
+		for (int32_t i = 0; i < side->count; i++) {
+			most = fmax(most, busy[i]);
+			sum += busy[i];
+		}
+		worst = fmax(worst, most * side->count / fmax(sum, 1e-9));
+	}
+	return worst;
+}
+
+/* Devices of one name need not be as fast: where calls say so, as many as are timed later (fast
+ * devices slow down while they work) but for the first of each, which loads programs, a plan
+ * that has learnt from them. */
 static void rebalance(struct run *run, struct side *side)
 {
 	struct hys_plan *learnt = NULL;
@@ -388,7 +383,8 @@ static void rebalance(struct run *run, struct side *side)
 	side->exec = NULL;
 	if (!run->failed && open_exec(run, side))
 		warm_up(run, side, run->bench->repeat + 1);
-	if (run->failed || !check(run, hys_plan_rebalance(side->exec, &learnt, &run->error)))
+	if (run->failed || worst_imbalance(run, side) < EVEN ||
+	    !check(run, hys_plan_rebalance(side->exec, &learnt, &run->error)))
 		return;
 	close_exec(side);
 	hys_plan_destroy(side->plan);
@@ -405,39 +401,16 @@ static void close_side(struct side *side)
 	hys_plan_destroy(side->plan);
 }
 
-/* ---- comparing ---- */
-
-/* Picks: the share that differs. Else the relative Frobenius norm of the difference. */
-static double difference(const struct sample *a, const struct sample *b)
-{
-	const int64_t n = a->size / (int64_t)hys_dtype_size(a->dtype);
-	double sum = 0, all = 0;
-	if (a->size != b->size || !a->bytes || !b->bytes)
-		return (double)NAN;
-	for (int64_t i = 0; i < n; i++) {
-		if (a->dtype == HYS_I32) {
-			sum += ((int32_t *)(void *)a->bytes)[i] != ((int32_t *)(void *)b->bytes)[i];
-			all += 1;
-		} else {
-			const double x = tool_get(a->dtype, a->bytes, i);
-			const double y = tool_get(b->dtype, b->bytes, i);
-			sum += (x - y) * (x - y);
-			all += x * x;
-		}
-	}
-	if (a->dtype == HYS_I32)
-		return sum / (all > 0 ? all : 1);
-	return all > 0 ? sqrt(sum / all) : sqrt(sum);
-}
+/* ---- printing ---- */
 
 static void print_step(const struct run *run, const struct side *ones, const struct side *alls,
 		       int shape, int step)
 {
 	const struct result *one = &ones->results[shape][step], *all = &alls->results[shape][step];
 	const char *kernel = hys_plan_kernel(alls->plan, step_ops[step], 0);
-	const double rows = difference(&one->samples[0], &all->samples[0]);
+	const double rows = bench_difference(&one->samples[0], &all->samples[0]);
 	const double keys =
-		one->samples[1].size ? difference(&one->samples[1], &all->samples[1]) : 0;
+		one->samples[1].size ? bench_difference(&one->samples[1], &all->samples[1]) : 0;
 	if (run->bench->json) {
 		cJSON *line = cJSON_CreateObject();
 		cJSON_AddStringToObject(line, "op", hys_op_name(step_ops[step]));
@@ -471,7 +444,7 @@ static void print_head(const struct run *run, const struct side *all, const stru
 {
 	if (run->bench->json)
 		return;
-	static const char *const shares[] = {"re-balanced by what calls took", "equal", "guided"};
+	static const char *const shares[] = {"re-balanced where calls said so", "equal", "guided"};
 	printf("%lld rows and keys, %s; %d devices against the first of them, shares %s\n",
 	       (long long)shape->rows, shape->documents ? "packed Zipf documents" : "causal",
 	       all->count, shares[run->bench->split]);
@@ -515,7 +488,7 @@ static void free_results(struct side *side)
 {
 	for (int i = 0; i < SHAPES_MAX; i++)
 		for (int step = 0; step < STEPS; step++)
-			free_samples(side->results[i][step].samples);
+			bench_free_samples(side->results[i][step].samples);
 }
 
 static int compare(struct run *run, int32_t count)
