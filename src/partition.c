@@ -42,11 +42,11 @@ static struct hys_tensor indices_of(const struct hys_task *task)
 	}
 }
 
-/* Such rows are neither scored nor chosen from. */
+/* Such rows are neither scored nor chosen from; who shares by number counts them nevertheless. */
 static bool keeps_all(const struct hys_batch *batch, hys_op op, int64_t t,
 		      const struct hys_limits *limits)
 {
-	return op == HYS_OP_SELECT &&
+	return op == HYS_OP_SELECT && batch->plan->split != HYS_SPLIT_EQUAL &&
 	       (double)(batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t]) <=
 		       limits->topk_entries;
 }

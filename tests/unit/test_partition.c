@@ -400,6 +400,9 @@ static void test_rows_that_keep_all(void **state)
 	assert_true(batch->rows_before[HYS_OP_SELECT][256] == sums[1][256]);
 	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_ATTENTION_FORWARD, 0);
 	assert_true(sums[0][1] > 0 && sums[1][256] == 4096);
+	f->plan.plan.split = HYS_SPLIT_EQUAL; /* by number */
+	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_SELECT, 0);
+	assert_true(sums[1][256] == 4096);
 	hys_batch_destroy(batch);
 }
 
