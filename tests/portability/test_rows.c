@@ -24,6 +24,7 @@ static const struct op_case table[] = {
 	{CORE("select, ties"), SELECT = {SEE(2, 130, .full = true), .values = SCORES_FEW, .heads = 1, .dim = 1, .topk = 33}},
 	{SINGLE("select, blocks"), SELECT = {SEE(3, 21), .heads = 2, .dim = 5, .block = 4, .first = 1, .local = 1, .topk = 3}},
 	{CORE("select, f8 in groups"), SELECT = {SEE(2, 66), .dtype = HYS_F8E4M3, .groups = 2, .dim = 9}},
+	{CORE("select, bf16"), SELECT = {SEE(3, 65, .full = true), .dtype = HYS_BF16, .heads = 5, .dim = 17, .topk = 9}},
 	{CORE("select, NaN in f16"), SELECT = {SEE(4, 20), .dtype = HYS_F16, .values = SCORES_ALL_NAN, .dim = 4}},
 
 	{SINGLE("coarse"), SELECT_COARSE = {SEE(3, 21), .heads = 2, .dim = 5, .coarse_block = 4, .topk = 3}},
@@ -32,6 +33,7 @@ static const struct op_case table[] = {
 	{SINGLE("fine"), SELECT_FINE = {SEE(3, 37), .heads = 2, .dim = 5, .coarse_block = 4, .coarse_keep = 3, .topk = 5}},
 	{SINGLE("fine, blocks"), SELECT_FINE = {SEE(3, 37), .heads = 2, .dim = 5, FINE, .block = 4, .topk = 3}},
 	{CORE("fine, two tiles"), SELECT_FINE = {SEE(3, 150, .full = true), FINE, .groups = 2, .dim = 9, .topk = 9}},
+	{CORE("fine, bf16"), SELECT_FINE = {SEE(3, 70, .full = true), FINE, .dtype = HYS_BF16, .dim = 9, .topk = 9}},
 	{CORE("fine, integers in documents"), SELECT_FINE = {.visible = {.q_lengths = LENGTHS(2, 0, 1), .k_lengths = LENGTHS(33, 4, 17)}, FINE, .values = SCORES_INTEGERS, .dim = 4}},
 
 	{SINGLE("forward"), FORWARD = {SEE(2, 11), .heads = 3, .head_dim = 7, .value_dim = 5, .topk = 4, .features = ATTENTION_SINK}},
