@@ -193,6 +193,12 @@ static void set_number(int key, int64_t value, struct bench *bench)
 	}
 }
 
+/* What is 0 unless it is given may be given as 0. */
+static int64_t least_number(int key)
+{
+	return key == KEY_SHARE || key == KEY_SPREAD || key == KEY_PAUSE ? 0 : 1;
+}
+
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
 	static const char *const dtypes[] = {"f32", "f16", "bf16", "f8"};
@@ -263,7 +269,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 	default:
 		if (key < KEY_INDEX_HEADS || key > KEY_KEYS)
 			return ARGP_ERR_UNKNOWN;
-		set_number(key, tool_number(state, options, key, argument, 1, INT32_MAX), bench);
+		set_number(key,
+			   tool_number(state, options, key, argument, least_number(key), INT32_MAX),
+			   bench);
 	}
 	return 0;
 }
