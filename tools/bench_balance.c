@@ -16,9 +16,10 @@
 enum { EQUAL, STATIC, LEARNT, GUIDED, SPLITS };
 static const char *const split_names[] = {"equal", "static", "rebalanced", "guided"};
 
-/* Calls that are timed together: what disturbs a device for some hundredths of a second would be
- * most of the imbalance of shorter ones. */
+/* Calls that are timed together, as many as take so long: what disturbs a device for some hundredths
+ * of a second would be most of the imbalance of shorter ones. */
 #define TIMED_S 2
+#define TIMED_MOST 8
 
 /* What is computed. Sizes are such that one takes a second or so on one core of a processor. */
 static const struct shape {
@@ -147,14 +148,14 @@ static hys_status call(struct hys_exec *exec, struct hys_batch *batch, const str
 	return status == HYS_OK ? hys_exec_finish(exec, error) : status;
 }
 
-/* The mean time of as many calls as take TIMED_S together. */
+/* The mean time of calls that are timed together. */
 static bool time_calls(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
 		       const struct shape *shape, struct operands *operands, double *seconds)
 {
 	const double start = tool_now();
 	double all = 0;
 	int calls = 0;
-	while (all < TIMED_S) {
+	while (all < TIMED_S && calls < TIMED_MOST) {
 		if (call(exec, batch, shape, operands, b->rows, &b->error) != HYS_OK)
 			return false;
 		calls++;
