@@ -38,11 +38,14 @@ bool hys_exec_may_look(const struct hys_plan *plan)
 	return cpus >= 2 * threads;
 }
 
+static struct hys_patience patience_for(const struct hys_exec *exec, double seconds)
+{
+	return (struct hys_patience){.end_s = exec->looks ? hys_now_s() + seconds : 0};
+}
+
 struct hys_patience hys_patience_of(const struct hys_exec *exec)
 {
-	const double seconds = exec->looks ? MEETING_S : 0;
-
-	return (struct hys_patience){.end_s = seconds > 0 ? hys_now_s() + seconds : 0};
+	return patience_for(exec, MEETING_S);
 }
 
 /* Others may have the core meanwhile. */
@@ -65,7 +68,7 @@ static void wait_patiently(sem_t *semaphore, const struct hys_patience *patience
 
 static void wait_for_task(struct hys_lane *lane)
 {
-	const struct hys_patience patience = {lane->exec->looks ? hys_now_s() + IDLE_S : 0};
+	const struct hys_patience patience = patience_for(lane->exec, IDLE_S);
 
 	wait_patiently(&lane->filled, &patience);
 }

@@ -57,8 +57,6 @@ static double row_flops(const struct hys_batch *batch, hys_op op, int64_t t,
 	const struct hys_batch_arrays *host = &batch->host;
 	struct hys_work work = {0};
 
-	if (keeps_all(batch, op, t, limits))
-		return 0;
 	hys_work_add_row(&work, limits, batch->key_pairs_before[t + 1] - batch->key_pairs_before[t],
 			 batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t]);
 	if (host->window_begin)
@@ -82,6 +80,7 @@ static void weigh(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op
 		for (int64_t row = tile * HYS_ROW_TILE; row < hys_tile_row(tiles, tile + 1);
 		     row++) {
 			struct hys_limits limits = all;
+			bool keeps;
 
 			if (hys_is_pooling(op)) {
 				rows += 1;
@@ -89,8 +88,9 @@ static void weigh(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op
 			}
 			if (indices->host)
 				hys_limits_of_slots(&limits, problem, slots_used(indices, row));
-			sum += row_flops(batch, op, first + row, &limits);
-			rows += keeps_all(batch, op, first + row, &limits) ? KEEPS_ALL : 1;
+			keeps = keeps_all(batch, op, first + row, &limits);
+			sum += keeps ? 0 : row_flops(batch, op, first + row, &limits);
+			rows += keeps ? KEEPS_ALL : 1;
 		}
 		tiles->flops_before[tile + 1] = sum;
 		if (tiles->rows_before)
@@ -290,7 +290,8 @@ int32_t hys_partition_deal(const struct hys_tiles *tiles, const struct hys_lane_
 			own[i] = costs[s % 2 ? lanes - 1 - i : i];
 			own[i].fixed_s /= stripes;
 		}
-		hys_partition_cut(&part, own, lanes, begin);
+		if (stripes > 1) /* one is cut already */
+			hys_partition_cut(&part, own, lanes, begin);
 		for (int32_t i = 0; i < lanes; i++)
 			count = add_range(ranges, count, first + hys_tile_row(&part, begin[i]),
 					  first + hys_tile_row(&part, begin[i + 1]),

@@ -118,18 +118,12 @@ static void measure_rows(struct spread *spread)
 
 /* ---- how good a division is ---- */
 
-/* Part of a sum before a tile; of what has none, of all tiles. */
+/* Part of a sum before a tile, 0 to 1; of operations without, of the number of tiles. */
 static double part_before(const struct spread *spread, const double *sums, int64_t tile)
 {
 	if (sums && sums[spread->tiles] > 0)
 		return sums[tile] / sums[spread->tiles];
 	return (double)tile / (double)hys_max64(spread->tiles, 1);
-}
-
-/* Work before a tile, 0 to 1; of operations without work, the number of rows. */
-static double before(const struct spread *spread, const struct measure *own, int64_t tile)
-{
-	return part_before(spread, own->before, tile);
 }
 
 /* Calls: ranges behind each other are one. */
@@ -157,7 +151,8 @@ static double judge(const struct spread *spread, const struct measure *own, cons
 		const int64_t begin = division->begin[r], end = division->begin[r + 1];
 		const int32_t d = division->lane[r];
 
-		times[d] += own->work[d] * (before(spread, own, end) - before(spread, own, begin)) +
+		times[d] += own->work[d] * (part_before(spread, own->before, end) -
+					    part_before(spread, own->before, begin)) +
 			    own->rows[d] * (part_before(spread, own->rows_before, end) -
 					    part_before(spread, own->rows_before, begin));
 	}
@@ -207,7 +202,7 @@ static void cut_ranges(struct spread *spread)
 			double sum = 0;
 
 			for (int32_t n = 0; n < spread->measure_count; n++)
-				sum += before(spread, &spread->measures[n], at + 1);
+				sum += part_before(spread, spread->measures[n].before, at + 1);
 			if (sum > goal)
 				break;
 		}
