@@ -58,8 +58,10 @@ struct bench_result {
 	hys_dtype dtype;
 };
 
-/* Sleeps, unless it is 0. */
-void bench_rest(int64_t ms);
+/* Times call(what), which fills d->error when it fails: some runs to warm up, then b->repeat, each
+ * after a rest and, with `flush`, with caches flushed. */
+bool bench_time(const struct bench *b, struct bench_data *d, bool flush,
+		hys_status (*call)(void *what), void *what, struct bench_timing *timing);
 /* Prints it, below a head if it is the first. */
 void bench_report(const struct bench *b, hys_op op, const struct bench_result *r, bool first);
 void bench_explain_first(const struct bench_first *first);

@@ -267,11 +267,22 @@ static void busy_times(struct run *run, const struct side *side, int step, doubl
 	}
 }
 
+/* The longest busy time over the mean. */
+static double imbalance_of(const double *busy, int32_t count)
+{
+	double most = 0, sum = 0;
+	for (int32_t i = 0; i < count; i++) {
+		most = fmax(most, busy[i]);
+		sum += busy[i];
+	}
+	return sum > 0 ? most / (sum / count) : 1;
+}
+
 /* Once to warm up, whose results are kept; then so many times. */
 static void run_step(struct run *run, struct side *side, struct result *result, int step)
 {
 	const int repeat = (int)run->bench->repeat;
-	double times[64], before[DEVICES_MAX] = {0}, after[DEVICES_MAX] = {0}, most = 0, sum = 0;
+	double times[64], before[DEVICES_MAX] = {0}, after[DEVICES_MAX] = {0};
 	struct sample last[2];
 	check(run, call(run, side, step));
 	read_results(run, side, step, result->samples);
@@ -285,13 +296,9 @@ static void run_step(struct run *run, struct side *side, struct result *result, 
 	}
 	busy_times(run, side, step, after);
 	result->seconds = run->failed ? 0 : tool_median(times, repeat);
-	for (int32_t i = 0; i < side->count; i++) {
-		const double busy = after[i] - before[i];
-		result->busy[i] = busy / repeat;
-		most = busy > most ? busy : most;
-		sum += busy;
-	}
-	result->imbalance = sum > 0 ? most / (sum / side->count) : 1;
+	for (int32_t i = 0; i < side->count; i++)
+		result->busy[i] = (after[i] - before[i]) / repeat;
+	result->imbalance = imbalance_of(result->busy, side->count);
 	read_results(run, side, step, last);
 	result->same_bits = bench_same(result->samples, last);
 	bench_free_samples(last);
@@ -356,18 +363,13 @@ static void warm_up(struct run *run, struct side *side, int64_t repeat)
 			check(run, call(run, side, step));
 }
 
-/* The longest busy time over the mean, of the step where that is worst. */
+/* Of the step where that is worst. */
 static double worst_imbalance(struct run *run, const struct side *side)
 {
 	double busy[DEVICES_MAX], worst = 1;
 	for (int step = 0; !run->failed && step < (run->attends ? STEPS : FORWARD); step++) {
-		double most = 0, sum = 0;
 		busy_times(run, side, step, busy);
-		for (int32_t i = 0; i < side->count; i++) {
-			most = fmax(most, busy[i]);
-			sum += busy[i];
-		}
-		worst = fmax(worst, most * side->count / fmax(sum, 1e-9));
+		worst = fmax(worst, imbalance_of(busy, side->count));
 	}
 	return worst;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 struct quantizing {
-	const struct bench *bench;
 	struct bench_data data;
 	struct hys_plan *plan;
 	struct hys_quantize_args rows, keys;
@@ -21,8 +20,9 @@ static struct hys_quantize_args args_of(struct bench_data *data, hys_dtype dtype
 	return args;
 }
 
-static hys_status call(struct quantizing *q)
+static hys_status call(void *what)
 {
+	struct quantizing *q = what;
 	struct hys_error *error = &q->data.error;
 	hys_status status = hys_quantize(q->data.exec, &q->rows, error);
 	if (status == HYS_OK)
@@ -49,40 +49,12 @@ static bool open_exec(struct quantizing *q)
 	       hys_exec_create(q->plan, &options, &q->data.exec, &q->data.error) == HYS_OK;
 }
 
-static bool time_calls(struct quantizing *q, bool flush, struct bench_timing *timing)
-{
-	const struct bench *b = q->bench;
-	const int64_t warm_up = b->repeat < 3 ? b->repeat : 3;
-	double *times = calloc((size_t)b->repeat, sizeof *times);
-	bool ok = times;
-	for (int64_t i = -warm_up; ok && i < b->repeat; i++) {
-		if (flush)
-			bench_flush(&q->data);
-		bench_rest(b->pause_ms);
-		double start = tool_now();
-		ok = !q->data.failed && call(q) == HYS_OK;
-		start = tool_now() - start;
-		if (i == -warm_up)
-			timing->first = start;
-		if (i >= 0)
-			times[i] = start;
-	}
-	if (ok) {
-		timing->median = tool_median(times, (int)b->repeat);
-		timing->min = times[0];
-		timing->max = times[b->repeat - 1];
-	}
-	free(times);
-	return ok;
-}
-
 static int bench_device(const struct bench *b, struct hys_context *context, int32_t device,
 			bool first)
 {
 	const struct hys_scoring *s = &b->problem.scoring;
 	const double vectors = (double)b->rows * s->heads + (double)b->keys, start = tool_now();
-	struct quantizing q = {.bench = b,
-			       .data = {.context = context, .device = device, .seed = 1}};
+	struct quantizing q = {.data = {.context = context, .device = device, .seed = 1}};
 	struct bench_result result = {.kernel = "quantize", .dtype = b->dtype ? b->dtype : HYS_F32};
 	bool ok = hys_context_device_info(context, device, &result.info, &q.data.error) == HYS_OK &&
 		  hys_context_measure(context, device, &result.peak, &q.data.error) == HYS_OK &&
@@ -91,8 +63,8 @@ static int bench_device(const struct bench *b, struct hys_context *context, int3
 	if (ok) {
 		q.rows = args_of(&q.data, result.dtype, 3, b->rows, s->heads, s->dim);
 		q.keys = args_of(&q.data, result.dtype, 2, b->keys, 1, s->dim);
-		ok = !q.data.failed &&
-		     time_calls(&q, result.info.kind != HYS_DEVICE_CPU, &result.timing);
+		ok = !q.data.failed && bench_time(b, &q.data, result.info.kind != HYS_DEVICE_CPU,
+						  call, &q, &result.timing);
 	}
 	result.before.call = result.timing.first;
 	result.memory = q.data.bytes;

@@ -328,26 +328,27 @@ static int finish_problem(struct bench *bench, int which)
 
 /* ---- one run ---- */
 
-void bench_rest(int64_t ms)
+/* Unless it is 0. */
+static void rest(int64_t ms)
 {
 	const struct timespec time = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
 	if (ms > 0)
 		nanosleep(&time, NULL);
 }
 
-static bool time_op(const struct bench *b, hys_op op, struct bench_data *d, struct hys_batch *batch,
-		    const union arguments *args, bool flush, struct bench_timing *timing)
+bool bench_time(const struct bench *b, struct bench_data *d, bool flush,
+		hys_status (*call)(void *what), void *what, struct bench_timing *timing)
 {
-	int64_t warm_up = b->repeat < 3 ? b->repeat : 3;
+	const int64_t warm_up = b->repeat < 3 ? b->repeat : 3;
 	double *times = calloc((size_t)b->repeat, sizeof *times);
 	bool ok = times;
 	for (int64_t i = -warm_up; ok && i < b->repeat; i++) {
 		tool_progress(i + warm_up, b->repeat + warm_up, i < 0 ? "warming up" : "timing");
 		if (flush)
 			bench_flush(d);
-		bench_rest(b->pause_ms);
+		rest(b->pause_ms);
 		double start = tool_now();
-		ok = !d->failed && bench_call(op, d->exec, batch, args, &d->error) == HYS_OK;
+		ok = !d->failed && call(what) == HYS_OK;
 		start = tool_now() - start;
 		if (i == -warm_up)
 			timing->first = start;
@@ -433,19 +434,31 @@ static void leave_out_unscored(const struct bench *b, struct bench_result *resul
 	result->cost.flops -= 2.0 * s->heads * s->dim * (double)entries;
 }
 
+struct op_call {
+	hys_op op;
+	struct bench_data *data;
+	struct hys_batch *batch;
+	union arguments args;
+};
+
+static hys_status call_op(void *what)
+{
+	struct op_call *c = what;
+	return bench_call(c->op, c->data->exec, c->batch, &c->args, &c->data->error);
+}
+
 static bool measure(const struct bench *b, hys_op op, struct hys_plan *plan,
 		    struct hys_batch *batch, struct bench_data *data, struct bench_result *result)
 {
-	union arguments args;
+	struct op_call c = {.op = op, .data = data, .batch = batch};
 	int64_t workspace = 0;
 	if (hys_context_measure(data->context, data->device, &result->peak, &data->error) !=
 		    HYS_OK ||
 	    hys_plan_cost(plan, planned_op(b, op), batch, &result->cost, &data->error) != HYS_OK ||
 	    hys_plan_workspace(plan, planned_op(b, op), call_rows(b, op), 0, &workspace,
 			       &data->error) != HYS_OK ||
-	    !bench_operands(data, b, op, batch, &args) ||
-	    !time_op(b, op, data, batch, &args, result->info.kind != HYS_DEVICE_CPU,
-		     &result->timing))
+	    !bench_operands(data, b, op, batch, &c.args) ||
+	    !bench_time(b, data, result->info.kind != HYS_DEVICE_CPU, call_op, &c, &result->timing))
 		return false;
 	if (planned_op(b, op) == HYS_OP_SELECT)
 		leave_out_unscored(b, result);
