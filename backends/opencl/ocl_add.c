@@ -10,24 +10,16 @@ const struct hys_ocl_source hys_ocl_add_source = {"add.cl", entries, NULL, NULL,
 hys_status hys_ocl_own_prepare(struct hys_stream *stream, const struct hys_ocl_source *source,
 			       struct hys_ocl_own *own, struct hys_error *error)
 {
-	struct hys_ocl_instance *instance = &own->instance;
-	cl_int code = CL_SUCCESS;
 	hys_status status =
 		hys_ocl_program_build(stream->device, source, NULL, &own->program, error);
-	if (status != HYS_OK)
-		return status;
-	instance->entries = source->entries;
-	for (; source->entries[instance->count] && code == CL_SUCCESS; instance->count++)
-		instance->kernels[instance->count] =
-			clCreateKernel(own->program, source->entries[instance->count], &code);
-	return hys_ocl_check(error, code, "clCreateKernel");
+	if (status == HYS_OK)
+		status = hys_ocl_kernels_create(own->program, source, &own->instance, error);
+	return status;
 }
 
 void hys_ocl_own_clear(struct hys_ocl_own *own)
 {
-	for (int32_t i = 0; i < own->instance.count; i++)
-		if (own->instance.kernels[i])
-			clReleaseKernel(own->instance.kernels[i]);
+	hys_ocl_kernels_release(&own->instance);
 	if (own->program)
 		clReleaseProgram(own->program);
 }

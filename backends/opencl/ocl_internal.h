@@ -153,6 +153,10 @@ hys_status hys_ocl_program_create(struct hys_device *device, const struct hys_ke
 				  const struct hys_problem *problem, void **program,
 				  struct hys_error *error);
 void hys_ocl_program_destroy(struct hys_device *device, void *program);
+/* The kernels of a program, into *made, which is zeroed; to be released also after a failure. */
+hys_status hys_ocl_kernels_create(cl_program program, const struct hys_ocl_source *source,
+				  struct hys_ocl_instance *made, struct hys_error *error);
+void hys_ocl_kernels_release(struct hys_ocl_instance *kernels);
 hys_status hys_ocl_instance_create(struct hys_stream *stream, const struct hys_kernel *kernel,
 				   void *program, void **instance, struct hys_error *error);
 void hys_ocl_instance_destroy(struct hys_stream *stream, void *instance);

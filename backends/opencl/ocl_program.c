@@ -399,15 +399,9 @@ void hys_ocl_program_destroy(struct hys_device *device, void *program)
 		clReleaseProgram(program);
 }
 
-hys_status hys_ocl_instance_create(struct hys_stream *stream, const struct hys_kernel *kernel,
-				   void *program, void **instance, struct hys_error *error)
+hys_status hys_ocl_kernels_create(cl_program program, const struct hys_ocl_source *source,
+				  struct hys_ocl_instance *made, struct hys_error *error)
 {
-	const struct hys_ocl_source *source = kernel->detail;
-	struct hys_ocl_instance *made =
-		hys_alloc(&stream->device->base.host->allocator, sizeof(*made));
-	if (!made)
-		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for the kernels of %s",
-				kernel->name);
 	made->entries = source->entries;
 	for (; source->entries[made->count]; made->count++) {
 		cl_int code =
@@ -415,15 +409,34 @@ hys_status hys_ocl_instance_create(struct hys_stream *stream, const struct hys_k
 		if (code == CL_SUCCESS)
 			made->kernels[made->count] =
 				clCreateKernel(program, source->entries[made->count], &code);
-		if (code != CL_SUCCESS) {
-			hys_status status =
-				hys_ocl_check(error, code, source->entries[made->count]);
-			hys_ocl_instance_destroy(stream, made);
-			return status;
-		}
+		if (code != CL_SUCCESS)
+			return hys_ocl_check(error, code, source->entries[made->count]);
 	}
-	*instance = made;
 	return HYS_OK;
+}
+
+void hys_ocl_kernels_release(struct hys_ocl_instance *kernels)
+{
+	for (int32_t i = 0; i < kernels->count; i++)
+		clReleaseKernel(kernels->kernels[i]);
+}
+
+hys_status hys_ocl_instance_create(struct hys_stream *stream, const struct hys_kernel *kernel,
+				   void *program, void **instance, struct hys_error *error)
+{
+	const struct hys_ocl_source *source = kernel->detail;
+	struct hys_ocl_instance *made =
+		hys_alloc(&stream->device->base.host->allocator, sizeof(*made));
+	hys_status status;
+	if (!made)
+		return hys_fail(error, HYS_OUT_OF_MEMORY, 0, "no memory for the kernels of %s",
+				kernel->name);
+	status = hys_ocl_kernels_create(program, source, made, error);
+	if (status == HYS_OK)
+		*instance = made;
+	else
+		hys_ocl_instance_destroy(stream, made);
+	return status;
 }
 
 void hys_ocl_instance_destroy(struct hys_stream *stream, void *instance)
@@ -431,7 +444,6 @@ void hys_ocl_instance_destroy(struct hys_stream *stream, void *instance)
 	struct hys_ocl_instance *kernels = instance;
 	if (!kernels)
 		return;
-	for (int32_t i = 0; i < kernels->count; i++)
-		clReleaseKernel(kernels->kernels[i]);
+	hys_ocl_kernels_release(kernels);
 	hys_free(&stream->device->base.host->allocator, kernels);
 }
