@@ -88,44 +88,6 @@ INLINE void init_barriers(const struct places places)
 
 /* ---- scores ---- */
 
-/* As load_fragments(), by fewer and longer reads that need not be waited for: until
- * arrange_fragments() the parts lie in other lanes than those that need them. */
-static inline void read_fragments(const __global uchar *from, long pitch, int rows, uint chunks,
-				  uint *operands)
-{
-	const uint thread = (uint)get_local_id(0) & 127u, lane = thread & 31u;
-	const uint own = thread / 32u * 16u + lane / 4u;
-#pragma unroll
-	for (uint side = 0; side < 2u; side++) {
-		const uint at = own + side * 8u;
-		const bool real = (int)at < rows;
-		const __global uint4 *row =
-			(const __global uint4 *)(from + (real ? at * pitch : 0)) + (lane & 3u);
-#pragma unroll
-		for (uint k = 0; k < 2u * chunks; k++) {
-			const uint4 x = real ? row[4u * k] : (uint4)(0);
-			operands[8u * k + side] = x.x;
-			operands[8u * k + side + 2u] = x.y;
-			operands[8u * k + side + 4u] = x.z;
-			operands[8u * k + side + 6u] = x.w;
-		}
-	}
-}
-
-static inline void arrange_fragments(uint chunks, uint *operands)
-{
-	const uint lane = (uint)get_local_id(0) & 31u;
-#pragma unroll
-	for (uint k = 0; k < 4u * chunks; k++) {
-		uint *at = operands + k / 2u * 8u + k % 2u, x[4] = {at[0], at[2], at[4], at[6]};
-		swap_lanes(x, lane);
-		at[0] = x[0];
-		at[2] = x[1];
-		at[4] = x[2];
-		at[6] = x[3];
-	}
-}
-
 /* The item's heads in q. */
 static inline const __global uchar *q_of(const struct item *item, const __global uchar *q,
 					 long4 q_at)
