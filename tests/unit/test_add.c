@@ -3,17 +3,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "core.h"
+#include "devices_fixture.h"
 
 #define COUNT_MAX 131
 #define AT 3 /* elements in front of the target, which must stay */
-
-static struct hys_context *context;
 
 union word {
 	float real;
@@ -83,9 +81,9 @@ static void test_sums(void **state)
 		if (backend->add_prepare)
 			assert_int_equal(backend->add_prepare(stream, NULL), HYS_OK);
 		for (int32_t i = 0; i < 2; i++)
-			assert_int_equal(hys_buffer_make(context, device, COUNT_MAX * 4,
-							 &buffers[i], NULL),
-					 HYS_OK);
+			assert_int_equal(
+				hys_buffer_make(context, device, COUNT_MAX * 4, &buffers[i], NULL),
+				HYS_OK);
 		for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 			check_count(stream, backend, buffers, HYS_F32, counts[i]);
 			check_count(stream, backend, buffers, HYS_I32, counts[i]);
@@ -98,22 +96,6 @@ static void test_sums(void **state)
 	}
 	if (tried == 0)
 		skip();
-}
-
-static int set_up(void **state)
-{
-	const struct hys_context_options options = {.struct_size = sizeof(options),
-						    .devices = getenv("HYS_TEST_DEVICES")};
-
-	(void)state;
-	return hys_context_create(&options, &context, NULL) == HYS_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	hys_context_destroy(context);
-	return 0;
 }
 
 int main(void)

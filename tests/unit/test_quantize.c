@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "core.h"
+#include "devices_fixture.h"
 #include "number.h"
 
 #define ROWS 7
@@ -16,8 +17,6 @@
 #define DIM_MAX 300
 #define PITCH_MAX (DIM_MAX + 11)
 #define ELEMENTS_MAX (ROWS * HEADS_MAX * PITCH_MAX + 16)
-
-static struct hys_context *context;
 
 /* A shape and how it lies; heads 0 = rank 2. */
 static const struct layout {
@@ -262,22 +261,6 @@ static void test_refusals(void **state)
 	hys_plan_destroy(shared);
 	hys_plan_destroy(bare);
 	hys_plan_destroy(plan);
-}
-
-static int set_up(void **state)
-{
-	const struct hys_context_options options = {.struct_size = sizeof(options),
-						    .devices = getenv("HYS_TEST_DEVICES")};
-
-	(void)state;
-	return hys_context_create(&options, &context, NULL) == HYS_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	hys_context_destroy(context);
-	return 0;
 }
 
 int main(void)
