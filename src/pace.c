@@ -9,12 +9,15 @@
 #include "trial.h"
 
 /* The largest call is of this part of the plan's rows, and takes about so long
- * at most, by the device's nominal speed. */
+ * at most, by the device's nominal speed, with heads of so many bytes. */
 #define PART_OF_ROWS 64
 #define ROWS_LEAST INT64_C(16)
 #define ROWS_MOST INT64_C(2048)
 #define KEYS_MOST INT64_C(8192)
 #define TIME_MOST_S 0.15
+#define BYTES_MOST ((int64_t)1 << 28)
+/* GPUs select for tiles of as many rows, which fewer than one for each unit do not keep busy. */
+#define TILE_ROWS 64
 #define REPEATS 8			/* fewer when they take long: others may disturb */
 #define COPY_BYTES ((int64_t)128 << 20) /* more than caches hold */
 #define COPIES 4			/* in and out */
@@ -70,40 +73,77 @@ cleanup:
 	return status;
 }
 
-/* What a row takes whatever it sees. Rows that see no more than they keep are
- * not chosen from, and so cheaper than all others. */
-static int64_t few_keys(const struct hys_plan *plan, hys_op op, int64_t keys)
-{
-	const int64_t pool = plan->problem.scoring.pool, topk = plan->problem.choosing.topk_max;
-	const bool chooses = op == HYS_OP_SELECT || op == HYS_OP_SELECT_COARSE ||
-			     op == HYS_OP_SELECT_COARSE_TO_FINE;
-	const int64_t wanted = chooses ? hys_min64(4 * topk * pool, keys / 4) : 0;
+/* Keys of a row that takes hardly more than the call, of rows that see little, and of rows that
+ * see much. */
+struct shapes {
+	int64_t rows, least, few, keys;
+};
 
-	return hys_min64(keys, hys_max64(64 * pool, wanted));
+static bool is_select(hys_op op)
+{
+	return op == HYS_OP_SELECT || op == HYS_OP_SELECT_COARSE ||
+	       op == HYS_OP_SELECT_COARSE_TO_FINE;
+}
+
+/* Exact select neither scores rows that see no more than they keep nor chooses from them: none
+ * of these rows is such a one, else what choosing takes would be taken for work. */
+static struct shapes shapes_of(const struct probe *probe, int64_t rows)
+{
+	const struct hys_plan *plan = probe->picker->plan;
+	const int64_t pool = plan->problem.scoring.pool;
+	const int64_t kept = probe->op == HYS_OP_SELECT ? plan->problem.choosing.topk_max : 0;
+	const int64_t wanted = is_select(probe->op) ? rows + kept * pool : 64 * pool;
+	const int64_t keys = hys_min64(plan->keys_max, hys_max64(KEYS_MOST * pool, 4 * wanted));
+	const int64_t few = hys_min64(wanted, hys_max64(keys / 2, 1));
+
+	return (struct shapes){rows, hys_min64(few, 64 * pool), few, keys};
+}
+
+static int64_t most_rows(const struct probe *probe)
+{
+	const struct hys_plan *plan = probe->picker->plan;
+	const struct hys_scoring *scoring = &plan->problem.scoring;
+	const struct hys_device_info *info = &probe->device->info;
+	int64_t rows = hys_max64(ROWS_LEAST, hys_min64(plan->rows_max / PART_OF_ROWS, ROWS_MOST));
+
+	if (is_select(probe->op)) {
+		const int64_t row_bytes = (int64_t)scoring->heads * scoring->dim *
+					  (int64_t)hys_dtype_size(scoring->dtype);
+		const int64_t fill = (int64_t)info->compute_units * TILE_ROWS;
+
+		if (info->kind == HYS_DEVICE_GPU)
+			rows = hys_max64(rows, hys_min64(fill, BYTES_MOST / row_bytes));
+		rows = hys_min64(rows, hys_max64(plan->keys_max / 4, 1));
+	}
+	return hys_min64(rows, plan->rows_max);
+}
+
+static struct shapes find_shapes(const struct probe *probe)
+{
+	int64_t rows = most_rows(probe);
+
+	for (; rows >= 2 * ROWS_LEAST; rows /= 2) {
+		const struct hys_trial_size size = {.rows = rows,
+						    .keys = shapes_of(probe, rows).keys};
+
+		if (trial_flops(probe, &size) * nominal_flop_s(probe) < TIME_MOST_S)
+			break;
+	}
+	return shapes_of(probe, rows);
 }
 
 /* A tiny call, rows that see little, rows that see much: what is left when the
  * tiny one is taken off belongs to the rows and to their work. */
 static hys_status measure_calls(const struct probe *probe, struct hys_pace *pace)
 {
-	const struct hys_plan *plan = probe->picker->plan;
-	const int64_t keys = hys_min64(plan->keys_max, KEYS_MOST * plan->problem.scoring.pool);
-	const int64_t few = few_keys(plan, probe->op, keys);
-	int64_t rows = hys_max64(ROWS_LEAST, hys_min64(plan->rows_max / PART_OF_ROWS, ROWS_MOST));
-	struct hys_trial_size size = {.keys = keys};
-	double tiny_s, rows_s, all_s, flops[3], tiny_rows;
+	const struct shapes shapes = find_shapes(probe);
+	const int64_t rows = shapes.rows;
+	double tiny_s, rows_s, all_s, flops[3];
 	hys_status status;
 
-	rows = hys_min64(rows, plan->rows_max);
-	for (; rows >= 2 * ROWS_LEAST; rows /= 2) {
-		size.rows = rows;
-		if (trial_flops(probe, &size) * nominal_flop_s(probe) < TIME_MOST_S)
-			break;
-	}
-	tiny_rows = (double)hys_min64(rows, 1);
-	HYS_TRY(time_call(probe, (int64_t)tiny_rows, few, &tiny_s, &flops[0]));
-	HYS_TRY(time_call(probe, rows, few, &rows_s, &flops[1]));
-	HYS_TRY(time_call(probe, rows, keys, &all_s, &flops[2]));
+	HYS_TRY(time_call(probe, hys_min64(rows, 1), shapes.least, &tiny_s, &flops[0]));
+	HYS_TRY(time_call(probe, rows, shapes.few, &rows_s, &flops[1]));
+	HYS_TRY(time_call(probe, rows, shapes.keys, &all_s, &flops[2]));
 	pace->call_s = tiny_s;
 	all_s = fmax(all_s - tiny_s, 1e-9);
 	rows_s = fmax(rows_s - tiny_s, 0);

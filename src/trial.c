@@ -9,6 +9,7 @@
 
 #define CHANNELS 21
 #define VALUES 1024
+#define PICKS 6 /* of them by a random number */
 /* No repetition behind this time. */
 #define LONG_ENOUGH_S 0.3
 /* No run counts before this time, unless one is longer than LONG_ENOUGH_S. */
@@ -120,19 +121,37 @@ static void make_slots(const struct hys_trial *trial, const struct hys_batch *ba
 		slots[1] = -1;
 }
 
+/* Elements of `size` bytes, any of VALUES for each, several by one random number. */
+static inline void pick(char *memory, const char *values, size_t size, int64_t elements,
+			uint64_t *state)
+{
+	uint64_t bits = 0;
+
+	for (int64_t e = 0; e < elements; e++) {
+		bits = e % PICKS == 0 ? next_random(state) : bits / VALUES;
+		memcpy(memory + e * (int64_t)size, values + bits % VALUES * size, size);
+	}
+}
+
 /* Picks among values that were rounded once: rounding each would be most of a
  * test's time. */
 static void fill_reals(const struct hys_trial *trial, const char *name, hys_dtype dtype,
 		       char *memory, int64_t elements, uint64_t *state)
 {
-	const size_t size = hys_dtype_size(dtype);
 	float values[VALUES]; /* room for any type */
 
 	for (int64_t i = 0; i < VALUES; i++)
 		hys_number_store(values, dtype, i, random_value(trial, name, state));
-	for (int64_t e = 0; e < elements; e++)
-		memcpy(memory + e * (int64_t)size,
-		       (char *)values + random_below(state, VALUES) * (int64_t)size, size);
+	switch (hys_dtype_size(dtype)) {
+	case 1:
+		pick(memory, (char *)values, 1, elements, state);
+		break;
+	case 2:
+		pick(memory, (char *)values, 2, elements, state);
+		break;
+	default:
+		pick(memory, (char *)values, 4, elements, state);
+	}
 }
 
 static void fill_field(struct hys_trial *trial, const struct hys_batch *batch, int32_t i)
