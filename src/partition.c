@@ -114,8 +114,12 @@ static void take_sums(const struct hys_batch *batch, const double *before, int64
 		      const struct hys_tiles *tiles, double *sums)
 {
 	const double first = sum_before(batch, before, begin);
+	const double *from = before + begin / HYS_ROW_TILE;
+	const bool same_tiles = begin % HYS_ROW_TILE == 0;
 
-	for (int64_t tile = 0; tile <= tiles->count; tile++)
+	for (int64_t tile = 0; same_tiles && tile < tiles->count; tile++)
+		sums[tile] = from[tile] - first;
+	for (int64_t tile = same_tiles ? tiles->count : 0; tile <= tiles->count; tile++)
 		sums[tile] = sum_before(batch, before, begin + hys_tile_row(tiles, tile)) - first;
 }
 
