@@ -19,6 +19,8 @@ static const int32_t ranges_tried[] = {2, 3, 4, 6, 8};
 #define PASSES_MOST 32
 /* Equal parts of rows keep shares right where a measured pace is not. */
 #define WEIGHT_OF_ROWS 0.1
+/* By so much what rows cost may be wrong beside their work. */
+#define UNSURE 0.3
 
 /* What part of the time of perfect shares a device takes for the whole work, for
  * all rows, for a call. */
@@ -139,27 +141,31 @@ static void count_calls(const struct division *division, double *calls)
 	}
 }
 
-/* Of one operation: how far from perfect all devices are, and how far above it
- * the fullest is. */
+/* Of one operation: how far from perfect all devices are, and how far above it the fullest is
+ * at worst. */
 static double judge(const struct spread *spread, const struct measure *own, const double *calls,
 		    double *fullest)
 {
 	const struct division *division = &spread->now;
-	double times[HYS_LANES_MAX] = {0}, sum = 0;
+	double work[HYS_LANES_MAX] = {0}, rows[HYS_LANES_MAX] = {0}, sum = 0;
 
 	for (int32_t r = 0; r < division->count; r++) {
 		const int64_t begin = division->begin[r], end = division->begin[r + 1];
 		const int32_t d = division->lane[r];
 
-		times[d] += own->work[d] * (part_before(spread, own->before, end) -
-					    part_before(spread, own->before, begin)) +
-			    own->rows[d] * (part_before(spread, own->rows_before, end) -
-					    part_before(spread, own->rows_before, begin));
+		work[d] += own->work[d] * (part_before(spread, own->before, end) -
+					   part_before(spread, own->before, begin));
+		rows[d] += own->rows[d] * (part_before(spread, own->rows_before, end) -
+					   part_before(spread, own->rows_before, begin));
 	}
 	for (int32_t d = 0; d < spread->devices; d++) {
-		times[d] += own->call[d] * (own->joins[d] ? fmin(calls[d], 1) : calls[d]);
-		sum += (times[d] - 1) * (times[d] - 1);
-		*fullest = own->before ? fmax(*fullest, times[d]) : *fullest;
+		const double fair = own->rows[d] / (own->work[d] + own->rows[d]);
+		const double unsure = own->before ? UNSURE * fabs(rows[d] - fair) : 0;
+		const double time = work[d] + rows[d] +
+				    own->call[d] * (own->joins[d] ? fmin(calls[d], 1) : calls[d]);
+
+		sum += (time - 1) * (time - 1) + unsure * unsure;
+		*fullest = own->before ? fmax(*fullest, time + unsure) : *fullest;
 	}
 	return own->weight * sum;
 }

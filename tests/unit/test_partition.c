@@ -406,6 +406,55 @@ static void test_rows_that_keep_all(void **state)
 	hys_batch_destroy(batch);
 }
 
+/* Device 0's part of what rows cost beside their work. */
+static double part_of_rows(const struct hys_batch *batch)
+{
+	const double *rows = batch->rows_before[HYS_OP_SELECT];
+	double part = 0;
+
+	for (int32_t i = 0; i < batch->range_count; i++) {
+		const struct hys_range *range = &batch->ranges[i];
+
+		if (range->lane == 0)
+			part += rows[hys_tiles_of(range->first + range->count)] -
+				rows[range->first / HYS_ROW_TILE];
+	}
+	return part / rows[hys_tiles_of(hys_batch_rows(batch))];
+}
+
+/* What a row takes beside its work is not known so well that one device gets the rows and another
+ * the work; nor do few heavy tiles keep all units busy. The paces are those of an H200. */
+static void test_rows_and_work(void **state)
+{
+	struct fixture *f = *state;
+	struct hys_problem *problem = &f->plan.plan.problem;
+
+	f->plan.plan.device_count = 2;
+	f->plan.plan.operations =
+		HYS_OP_BIT(HYS_OP_SELECT) | HYS_OP_BIT(HYS_OP_SELECT_COARSE_TO_FINE);
+	f->kernels[HYS_OP_SELECT].gaps = true;
+	problem->scoring.heads = 64;
+	problem->scoring.dim = 128;
+	problem->choosing.topk_max = 2048;
+	problem->choosing.coarse_block = 128;
+	problem->choosing.coarse_keep = 64;
+	for (int32_t i = 0; i < 2; i++) {
+		*hys_plan_pace(&f->plan.plan, HYS_OP_SELECT, i) =
+			(struct hys_pace){.call_s = 5e-5, .row_s = 6e-8, .flop_s = 1.5e-15};
+		*hys_plan_pace(&f->plan.plan, HYS_OP_SELECT_COARSE_TO_FINE, i) =
+			(struct hys_pace){.call_s = 5e-5, .row_s = 5e-8, .flop_s = 2.8e-15};
+	}
+	for (int32_t documents = 4; documents < 20; documents++) {
+		struct hys_batch *batch = zipf(f, 32768, documents);
+		const double part = part_of_rows(batch);
+
+		if (!(fabs(part - 0.5) <= 0.05))
+			fail_msg("%d documents: one of two devices has %g of the rows", documents,
+				 part);
+		expect_ranges(batch, 1.06);
+	}
+}
+
 static void take_each(struct fixture *f, double first, double second, double third)
 {
 	const double each[LANES] = {first, second, third};
@@ -546,6 +595,7 @@ int main(void)
 		TEST(test_a_device_that_cannot),
 		TEST(test_kept_weights),
 		TEST(test_rows_that_keep_all),
+		TEST(test_rows_and_work),
 		TEST(test_namesakes),
 	};
 
