@@ -184,7 +184,7 @@ int64_t hys_batch_bytes(const struct hys_batch *batch); /* per device */
 
 /* exec.c. A lane is one device's stream, worked by the caller's thread or by
  * one of its own. */
-#define HYS_LANE_TASKS 16 /* a power of two */
+#define HYS_LANE_TASKS 64 /* a power of two; more than a call has copies, most often */
 
 /* A resolved operation plus what has to be staged around it (stage.c), or
  * something else that a lane does in order: a copy, a fill, an event. */
@@ -213,6 +213,7 @@ struct hys_lane {
 	/* first failure since the last finish */
 	_Atomic int failed;
 	struct hys_error error;
+	bool idle; /* its stream was finished, and nothing enqueued since; its thread's */
 	/* several devices: failed in the middle of a call, and why */
 	_Atomic int dropped;
 	struct hys_error drop;
@@ -379,6 +380,7 @@ struct hys_task {
 	struct hys_event *event;
 	const struct hys_exec_options *options; /* while the exec is made */
 	bool always;				/* runs after a failure too: others wait for it */
+	bool finishes;				/* enqueues nothing */
 };
 
 /* stage.c: runs an operation on a lane, host tensors staged where the device

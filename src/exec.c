@@ -243,14 +243,13 @@ static hys_status finish_native(struct hys_device *device, struct hys_stream *st
 static hys_status run_finish(struct hys_exec *exec, int32_t index, const struct hys_task *task,
 			     struct hys_error *error)
 {
-	struct hys_device *device = exec->plan->devices[index];
-	struct hys_stream *stream = exec->lanes[index].stream;
+	struct hys_lane *lane = &exec->lanes[index];
 
 	(void)task;
-	if (atomic_load(&exec->lanes[index].dropped))
-		return HYS_OK; /* nothing is to be had from it */
-	return exec->native ? finish_native(device, stream, error)
-			    : device->backend->finish(stream, error);
+	if (lane->idle || atomic_load(&lane->dropped))
+		return HYS_OK; /* nothing is to be waited for, or to be had from it */
+	return exec->native ? finish_native(exec->plan->devices[index], lane->stream, error)
+			    : hys_lane_finish(exec, index, error);
 }
 
 /* A call that succeeded though a device was lost says so, once. */
@@ -281,7 +280,7 @@ static void forgive(struct hys_exec *exec)
 
 hys_status hys_exec_finish(struct hys_exec *exec, struct hys_error *error)
 {
-	const struct hys_task task = {.run = run_finish, .always = true};
+	const struct hys_task task = {.run = run_finish, .always = true, .finishes = true};
 	hys_status status;
 
 	if (!exec)

@@ -107,18 +107,29 @@ hys_status hys_exec_failure(const struct hys_exec *exec, struct hys_error *error
 static void run_task(struct hys_exec *exec, int32_t index, const struct hys_task *task)
 {
 	const struct hys_backend *backend = exec->plan->devices[index]->backend;
+	struct hys_lane *lane = &exec->lanes[index];
 	struct hys_error error = {HYS_OK, 0, ""};
 	hys_status status;
 
 	if (!task->always && hys_exec_failure(exec, NULL) != HYS_OK)
 		return;
+	lane->idle = lane->idle && task->finishes;
 	status = task->run(exec, index, task, &error);
 	/* Nothing is to be had from a device that was dropped. */
-	if (status == HYS_OK && !exec->native && !task->lingers && backend->flush &&
-	    !atomic_load(&exec->lanes[index].dropped))
-		status = backend->flush(exec->lanes[index].stream, &error);
+	if (status == HYS_OK && !exec->native && !task->lingers && !lane->idle && backend->flush &&
+	    !atomic_load(&lane->dropped))
+		status = backend->flush(lane->stream, &error);
 	if (status != HYS_OK)
 		note_failure(exec, index, status, &error);
+}
+
+hys_status hys_lane_finish(struct hys_exec *exec, int32_t index, struct hys_error *error)
+{
+	struct hys_lane *lane = &exec->lanes[index];
+	const hys_status status = exec->plan->devices[index]->backend->finish(lane->stream, error);
+
+	lane->idle = status == HYS_OK && !exec->native;
+	return status;
 }
 
 static void put_task(struct hys_lane *lane, const struct hys_task *task)

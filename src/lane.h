@@ -24,6 +24,8 @@ bool hys_patience_is_left(const struct hys_patience *patience);
 hys_status hys_lane_start(struct hys_lane *lane, struct hys_error *error);
 /* Ends the thread after what was given to it. Fine without one. */
 void hys_lane_stop(struct hys_lane *lane);
+/* Waits for what is enqueued on the lane's stream; not on a caller's queue. */
+hys_status hys_lane_finish(struct hys_exec *exec, int32_t index, struct hys_error *error);
 /* Returns when the thread has done what was given to it. */
 void hys_lane_drain(struct hys_lane *lane);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gather.h"
+#include "lane.h"
 #include "number.h"
 
 #define BLOCK 512
@@ -365,11 +366,11 @@ hys_status hys_gather_merge(struct hys_exec *exec, int32_t lane, const struct hy
 			continue;
 		}
 		on_device = true;
+		exec->lanes[lane].idle = false;
 		HYS_TRY(merge_on_device(exec, lane, task, i, error));
 	}
 	if (on_device && !atomic_load(&exec->lanes[lane].dropped))
-		HYS_TRY(exec->plan->devices[lane]->backend->finish(exec->lanes[lane].stream,
-								   error));
+		HYS_TRY(hys_lane_finish(exec, lane, error));
 cleanup:
 	return status;
 }

@@ -382,6 +382,7 @@ static hys_status take_turn(struct hys_exec *exec, int32_t lane, const struct hy
 	hys_status status;
 
 	own->foretold_s += foretold - (own->parts > 0 ? gather->costs[lane].fixed_s : 0);
+	exec->lanes[lane].idle = false;
 	HYS_TRY(compute(exec, lane, task, turn, error));
 	if (!gather->guided)
 		return HYS_OK; /* `deliver` waits for all of it at once */
@@ -402,7 +403,7 @@ static hys_status deliver(struct hys_exec *exec, int32_t lane, const struct hys_
 	hys_status status;
 
 	HYS_TRY(hys_stage_sums_out(exec, lane, task, error));
-	HYS_TRY(exec->plan->devices[lane]->backend->finish(exec->lanes[lane].stream, error));
+	HYS_TRY(hys_lane_finish(exec, lane, error));
 	if (!exec->gather->guided)
 		hys_slow_down(exec->plan->devices[lane],
 			      hys_now_s() - exec->gather->lanes[lane].begun_s);

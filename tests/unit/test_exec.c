@@ -34,9 +34,13 @@ static void test_copies_in_order(void **state)
 	memcpy(source + 60, (char[]){0, 1, 2, 3}, 4);
 	assert_memory_equal(target, source + 4, 60);
 	assert_true(pthread_equal(f->devices[0].thread, pthread_self()));
+	/* There is nothing to wait for. */
+	assert_int_equal(hys_exec_finish(exec, NULL), HYS_OK);
+	assert_string_equal(f->devices[0].log, "ifioF");
+	assert_int_equal(hys_buffer_write(exec, f->buffers[0], 0, source, 4, NULL), HYS_OK);
 	hys_exec_destroy(exec);
 	/* Destroying finishes too. */
-	assert_string_equal(f->devices[0].log, "ifioFF");
+	assert_string_equal(f->devices[0].log, "ifioFiF");
 }
 
 static void test_copies_between_buffers(void **state)
