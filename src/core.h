@@ -196,6 +196,7 @@ typedef hys_status hys_task_run(struct hys_exec *exec, int32_t lane, const struc
 struct hys_tally {
 	int64_t calls, rows;
 	double busy_s, foretold_s;
+	double weight, flops; /* what the rows count for beside their work, and that */
 };
 
 struct hys_lane {

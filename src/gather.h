@@ -22,6 +22,7 @@ struct hys_gather_lane {
 	double begun_s; /* when it began */
 	double ended_s; /* when it delivered */
 	double foretold_s;
+	double weight, flops; /* as in struct hys_tally */
 	int64_t rows;
 	/* guided: foretold and real seconds so far */
 	double guided_foretold_s, guided_real_s;

@@ -27,7 +27,7 @@ void hys_slow_down(const struct hys_device *device, double seconds)
 	const double rest = seconds * (device->slow - 1);
 	struct timespec time;
 
-	if (device->slow < 2 || !(rest > 0))
+	if (!hys_is_slowed(device) || !(rest > 0))
 		return;
 	time.tv_sec = (time_t)rest;
 	time.tv_nsec = (long)((rest - (double)time.tv_sec) * 1e9);

@@ -354,43 +354,52 @@ cleanup:
 	return status;
 }
 
-static double foretold_s(const struct hys_gather *gather, int32_t lane, const struct hys_turn *turn)
+/* The turn's tiles, gaps left out: what they count for beside their work, and that. */
+static void weigh_turn(const struct hys_tiles *tiles, const struct hys_turn *turn, double *weight,
+		       double *flops)
 {
-	struct hys_lane_cost cost = gather->costs[lane];
 	int64_t first = turn->range.first, done = 0;
-	double seconds = 0;
 
+	*weight = *flops = 0;
 	for (int32_t i = 0; i <= turn->gap_count; i++) {
 		const bool last = i == turn->gap_count;
 		const int64_t end = last ? turn->range.count : turn->gaps[i].at;
+		const int64_t begin_tile = first / HYS_ROW_TILE;
+		const int64_t end_tile = hys_tiles_of(first + end - done);
 
-		seconds += hys_lane_time_s(&gather->tiles, &cost, first / HYS_ROW_TILE,
-					   hys_tiles_of(first + end - done));
+		*weight += hys_tiles_rows(tiles, begin_tile, end_tile);
+		*flops += tiles->flops_before[end_tile] - tiles->flops_before[begin_tile];
 		first += end - done + (last ? 0 : turn->gaps[i].by);
 		done = end;
-		cost.fixed_s = 0;
 	}
-	return seconds;
 }
 
+/* Waits for the turn only if there is a reason: `deliver` waits for all at once. */
 static hys_status take_turn(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
 			    const struct hys_turn *turn, struct hys_error *error)
 {
 	struct hys_gather *gather = exec->gather;
 	struct hys_gather_lane *own = &gather->lanes[lane];
-	const double begun = hys_now_s(), foretold = foretold_s(gather, lane, turn);
+	const struct hys_lane_cost *cost = &gather->costs[lane];
+	const struct hys_device *device = exec->plan->devices[lane];
+	const double begun = hys_now_s();
+	double weight, flops, rows_s;
 	hys_status status;
 
-	own->foretold_s += foretold - (own->parts > 0 ? gather->costs[lane].fixed_s : 0);
+	weigh_turn(&gather->tiles, turn, &weight, &flops);
+	rows_s = cost->row_s * weight + cost->flop_s * flops;
+	own->weight += weight;
+	own->flops += flops;
+	own->foretold_s += rows_s + (own->parts > 0 ? 0 : cost->fixed_s);
 	exec->lanes[lane].idle = false;
 	HYS_TRY(compute(exec, lane, task, turn, error));
-	if (!gather->guided)
-		return HYS_OK; /* `deliver` waits for all of it at once */
-	HYS_TRY(exec->plan->devices[lane]->backend->finish(exec->lanes[lane].stream, error));
-	hys_slow_down(exec->plan->devices[lane], hys_now_s() - begun);
+	if (!gather->guided && !hys_is_slowed(device))
+		return HYS_OK;
+	HYS_TRY(device->backend->finish(exec->lanes[lane].stream, error));
+	hys_slow_down(device, hys_now_s() - begun);
 	pthread_mutex_lock(&gather->lock);
 	own->guided_real_s += hys_now_s() - begun;
-	own->guided_foretold_s += foretold;
+	own->guided_foretold_s += cost->fixed_s + rows_s;
 	pthread_mutex_unlock(&gather->lock);
 cleanup:
 	return status;
@@ -400,13 +409,13 @@ cleanup:
 static hys_status deliver(struct hys_exec *exec, int32_t lane, const struct hys_task *task,
 			  struct hys_error *error)
 {
+	const struct hys_device *device = exec->plan->devices[lane];
+	const double begun = hys_now_s();
 	hys_status status;
 
 	HYS_TRY(hys_stage_sums_out(exec, lane, task, error));
 	HYS_TRY(hys_lane_finish(exec, lane, error));
-	if (!exec->gather->guided)
-		hys_slow_down(exec->plan->devices[lane],
-			      hys_now_s() - exec->gather->lanes[lane].begun_s);
+	hys_slow_down(device, hys_now_s() - begun);
 cleanup:
 	return status;
 }
@@ -489,6 +498,8 @@ static void note_tallies(struct hys_exec *exec, hys_op op)
 		tally->rows += own->rows;
 		tally->busy_s += own->ended_s - own->begun_s;
 		tally->foretold_s += own->foretold_s;
+		tally->weight += own->weight;
+		tally->flops += own->flops;
 	}
 }
 

@@ -292,6 +292,7 @@ static void test_rebalance(void **state)
 	assert_int_equal(report.calls, 1);
 	assert_true(report.rows > 0 && report.rows < CASE_ROWS && !report.dropped);
 	assert_true(report.busy_s > 0 && report.foretold_s == (double)report.rows);
+	assert_true(machine.exec->lanes[0].tallies[HYS_OP_MERGE].weight == (double)report.rows);
 	/* The second took three times as long as the first. */
 	for (int32_t i = 0; i < 2; i++) {
 		machine.exec->lanes[i].tallies[HYS_OP_MERGE].busy_s = 1 + 2 * i;
