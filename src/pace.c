@@ -343,6 +343,20 @@ void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first)
 			*hys_plan_pace(plan, op, i) = mean;
 }
 
+/* Those of each name, once. */
+static void even_out(struct hys_plan *plan, hys_op op)
+{
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		const uint64_t signature = hys_device_signature(plan->devices[i]);
+		int32_t first = 0;
+
+		while (hys_device_signature(plan->devices[first]) != signature)
+			first++;
+		if (first == i)
+			hys_paces_even_out(plan, op, i);
+	}
+}
+
 /* *byte_s is measured when it is first needed. */
 static void find_pace(const struct probe *probe, double *byte_s, uint32_t *fresh)
 {
@@ -384,8 +398,8 @@ static void find_paces(struct hys_picker *picker, uint32_t *fresh)
 		}
 	}
 	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
-		for (int32_t i = 0; *fresh & HYS_OP_BIT(op) && i < plan->device_count; i++)
-			hys_paces_even_out(plan, (hys_op)op, i);
+		if (*fresh & HYS_OP_BIT(op))
+			even_out(plan, (hys_op)op);
 }
 
 static hys_status remember_paces(struct hys_picker *picker, uint32_t fresh, struct hys_error *error)
@@ -411,6 +425,7 @@ static void rehearse_all(struct hys_plan *plan, uint32_t fresh)
 		if (!(fresh & HYS_OP_BIT(op)))
 			continue;
 		hys_plan_rehearse(plan, (hys_op)op);
+		even_out(plan, (hys_op)op);
 		for (int32_t i = 0; i < plan->device_count; i++)
 			hys_plan_pace(plan, (hys_op)op, i)->idle = plan->rows_most[i] == 0;
 	}

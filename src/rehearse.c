@@ -1,7 +1,7 @@
 /* Devices of one machine share memory, power and the host's cores: together they
  * are slower than each was alone, and not all alike. So a plan lets them rehearse:
- * a call of some of the rows, shared as calls will be. What the devices take for
- * it corrects what they were found to take alone, and those that are no help leave
+ * calls of some of the rows, shared as calls will be. What the devices take for
+ * them corrects what they were found to take alone, and those that are no help leave
  * the operation to the fastest. */
 #include <math.h>
 #include <string.h>
@@ -12,32 +12,61 @@
 
 /* As many rows as take about so long, in tensors of so many bytes. Nobody minds
  * how calls are shared that are over much sooner. */
-#define TIME_S 0.2
+#define TIME_S 0.1
 #define TIME_LEAST_S 0.002
 #define BYTES_MOST 0x1p27 /* of either kind; more than caches hold together */
 #define ROWS_LEAST INT64_C(256)
-/* Calls of a share: the least counts, since what disturbs a device for a moment is not what it
- * is slower by in calls that are longer. */
-#define CALLS 3
-/* Shares that are tried; corrections below this are not worth another. */
-#define LESSONS 4
-#define CLOSE_ENOUGH 0.03
+/* Rounds of calls. Devices that others use, too, are slower for a second or some, one here,
+ * one there. So the least that each device took counts, of calls over some seconds; where all
+ * take about as long as the least, of a few. */
+#define ROUNDS_LEAST 6
+#define ROUNDS_MOST 40
+#define ROUNDS_MOST_S 6
+#define CALM 1.05
+/* What the first of them tell counts for the shares of the others only. */
+#define ROUNDS_TO_TRY 2
 /* Of what a device takes, its rows are that much at least: less is chance. */
 #define LEAST_OF_ROWS 0.2
-/* Devices that may be the fastest one alone, by what they were found to take. */
+/* Copies take that much more or less than they did alone, at most. */
+#define COPIES_DIFFER 16
+/* Until two unknowns agree. */
+#define PASSES 16
+/* Devices that may be the fastest one alone, by what they were found to take; so many pairs of
+ * calls say whether one is. */
 #define MAY_BE_FASTER 2
+#define PAIRS 5
 /* Sharing has to be that much faster than one device alone. */
 #define LEAST_GAIN 0.03
 
-struct rehearsal {
-	struct hys_plan *plan;
-	struct hys_plan part; /* the plan, cut to one operation and few rows */
-	struct hys_context *context;
-	hys_op op;
+/* Calls of rows that are alike: those that see much tell what work takes, those that see
+ * little what a row takes beside it. */
+enum { HEAVY, LIGHT, ACTS };
+
+struct act {
+	struct hys_plan plan; /* the plan, cut to one operation and few rows */
 	struct hys_trial_size size;
 	struct hys_trial trial;
 	struct hys_batch *batch;
 	struct hys_exec *exec;
+};
+
+/* What a device took for an act's calls, and what their rows count for. */
+struct seen {
+	int32_t calls;
+	double busy_s[ROUNDS_MOST], weight[ROUNDS_MOST];
+	double row_flops; /* of the last */
+};
+
+struct rehearsal {
+	struct hys_plan *plan;
+	struct hys_context *context;
+	hys_op op;
+	struct act acts[ACTS];
+	int32_t act_count;
+	struct seen seen[ACTS][HYS_LANES_MAX];
+	struct hys_pace before[HYS_LANES_MAX]; /* what devices take alone */
+	double fixed_s[ACTS][HYS_LANES_MAX];   /* of a call whatever its rows, the least */
+	bool calm;			       /* nothing has disturbed what was seen */
 };
 
 /* ---- what is rehearsed ---- */
@@ -80,109 +109,141 @@ static double time_together_s(const struct rehearsal *r, int64_t rows, int64_t k
 	return 1 / rate;
 }
 
-/* Rows at the end of the largest document, fewer and of a shorter one until they
- * fit. False when they are not worth it. */
-static bool find_size(struct rehearsal *r)
+/* Of so many rows that see all of so many keys, fewer until they fit. False when they are not
+ * worth it. */
+static bool find_size(const struct rehearsal *r, int64_t rows, int64_t keys,
+		      struct hys_trial_size *size)
 {
 	const struct hys_plan *plan = r->plan;
-	const double keys_max = (double)plan->keys_max;
 	double per_row, fixed;
 
-	r->size = (struct hys_trial_size){.rows = hys_min64(plan->rows_max, plan->keys_max),
-					  .keys = plan->keys_max};
 	hys_cost_copies(plan, r->op, &per_row, &fixed);
-	while (r->size.keys > ROWS_LEAST && fixed * (double)r->size.keys / keys_max > BYTES_MOST)
-		r->size.keys /= 2;
-	r->size.rows = hys_min64(r->size.rows, r->size.keys);
-	while (r->size.rows > ROWS_LEAST &&
-	       (time_together_s(r, r->size.rows, r->size.keys) > TIME_S ||
-		per_row * (double)r->size.rows > BYTES_MOST))
-		r->size.rows /= 2;
-	r->size.topk = hys_min64(plan->problem.choosing.topk_max,
-				 hys_max64(1, r->size.keys / plan->problem.scoring.pool));
-	return time_together_s(r, r->size.rows, r->size.keys) >= TIME_LEAST_S;
+	while (rows > ROWS_LEAST &&
+	       (time_together_s(r, rows, keys) > TIME_S || per_row * (double)rows > BYTES_MOST))
+		rows /= 2;
+	*size = (struct hys_trial_size){
+		.rows = rows,
+		.keys = keys,
+		.topk = hys_min64(plan->problem.choosing.topk_max,
+				  hys_max64(1, keys / plan->problem.scoring.pool)),
+	};
+	return time_together_s(r, rows, keys) >= TIME_LEAST_S;
 }
 
-static hys_status open_rehearsal(struct rehearsal *r, struct hys_error *error)
+/* Exact select neither scores rows that see no more than they keep nor chooses from them. */
+static int64_t few_keys(const struct rehearsal *r)
+{
+	const int64_t pool = r->plan->problem.scoring.pool;
+	const int64_t kept = r->plan->problem.choosing.topk_max;
+	const bool selects = r->op == HYS_OP_SELECT || r->op == HYS_OP_SELECT_COARSE ||
+			     r->op == HYS_OP_SELECT_COARSE_TO_FINE;
+
+	return hys_max64(64, selects ? 2 * kept : 0) * pool;
+}
+
+/* Rows at the end of the largest document, of a shorter one until it fits; and as long a call
+ * of rows that see little. Answers how many acts are worth it. */
+static int32_t find_sizes(struct rehearsal *r)
+{
+	const struct hys_plan *plan = r->plan;
+	int64_t keys = plan->keys_max, few;
+	double per_row, fixed;
+
+	hys_cost_copies(plan, r->op, &per_row, &fixed);
+	while (keys > ROWS_LEAST && fixed * (double)keys / (double)plan->keys_max > BYTES_MOST)
+		keys /= 2;
+	few = few_keys(r);
+	if (!find_size(r, hys_min64(plan->rows_max, keys), keys, &r->acts[HEAVY].size))
+		return 0;
+	return few <= keys / 2 && find_size(r, plan->rows_max, few, &r->acts[LIGHT].size) ? 2 : 1;
+}
+
+static hys_status open_act(struct rehearsal *r, struct act *act, uint32_t flags,
+			   struct hys_error *error)
 {
 	const struct hys_batch_desc desc = {.struct_size = sizeof(desc),
-					    .rows = r->size.rows,
-					    .keys = r->size.keys,
-					    .flags = HYS_BATCH_CAUSAL};
+					    .rows = act->size.rows,
+					    .keys = act->size.keys,
+					    .flags = flags};
 	hys_status status;
 
-	r->part = *r->plan;
-	atomic_init(&r->part.references, 1);
-	r->part.operations = HYS_OP_BIT(r->op);
-	r->part.rows_max = r->size.rows;
-	r->part.keys_max = r->size.keys;
-	r->part.window_keys_max = 0;
-	r->part.split = HYS_SPLIT_STATIC;
-	HYS_TRY(hys_trial_make(&r->trial, r->context, &r->plan->problem, r->op, &r->size, error));
-	HYS_TRY(hys_batch_create(&r->part, &desc, &r->batch, error));
-	HYS_TRY(hys_exec_create(&r->part, NULL, &r->exec, error));
+	act->plan = *r->plan;
+	atomic_init(&act->plan.references, 1);
+	act->plan.operations = HYS_OP_BIT(r->op);
+	act->plan.rows_max = act->size.rows;
+	act->plan.keys_max = act->size.keys;
+	act->plan.window_keys_max = 0;
+	act->plan.split = HYS_SPLIT_STATIC;
+	HYS_TRY(hys_trial_make(&act->trial, r->context, &r->plan->problem, r->op, &act->size,
+			       error));
+	HYS_TRY(hys_batch_create(&act->plan, &desc, &act->batch, error));
+	HYS_TRY(hys_exec_create(&act->plan, NULL, &act->exec, error));
 	for (int32_t i = 0; i < hys_op_fields(r->op)->count; i++) {
 		struct hys_tensor *tensor =
-			hys_field_tensor(&hys_op_fields(r->op)->fields[i], &r->trial.call.args);
+			hys_field_tensor(&hys_op_fields(r->op)->fields[i], &act->trial.call.args);
 
-		if (r->trial.at[i] >= 0)
-			tensor->host = r->trial.input + r->trial.at[i];
+		if (act->trial.at[i] >= 0)
+			tensor->host = act->trial.input + act->trial.at[i];
 	}
 cleanup:
 	return status;
 }
 
-static void close_rehearsal(struct rehearsal *r)
+static void close_acts(struct rehearsal *r)
 {
-	hys_exec_destroy(r->exec);
-	hys_batch_destroy(r->batch);
-	hys_trial_clear(&r->trial);
+	for (int32_t a = 0; a < r->act_count; a++) {
+		hys_exec_destroy(r->acts[a].exec);
+		hys_batch_destroy(r->acts[a].batch);
+		hys_trial_clear(&r->acts[a].trial);
+	}
 }
 
 /* ---- calls ---- */
 
-static hys_status submit(struct rehearsal *r, struct hys_error *error)
+static hys_status submit(struct rehearsal *r, struct act *act, struct hys_error *error)
 {
-	struct hys_call *call = &r->trial.call;
+	struct hys_call *call = &act->trial.call;
 
 	switch (r->op) {
 	case HYS_OP_SELECT:
 		call->args.select.method = HYS_METHOD_EXACT;
-		return hys_select(r->exec, r->batch, &call->args.select, error);
+		return hys_select(act->exec, act->batch, &call->args.select, error);
 	case HYS_OP_SELECT_COARSE:
 		call->args.select.method = HYS_METHOD_COARSE;
-		return hys_select(r->exec, r->batch, &call->args.select, error);
+		return hys_select(act->exec, act->batch, &call->args.select, error);
 	case HYS_OP_SELECT_COARSE_TO_FINE:
 		call->args.select.method = HYS_METHOD_COARSE_TO_FINE;
-		return hys_select(r->exec, r->batch, &call->args.select, error);
+		return hys_select(act->exec, act->batch, &call->args.select, error);
 	case HYS_OP_ATTENTION_FORWARD:
-		return hys_attention_forward(r->exec, r->batch, &call->args.attention, error);
+		return hys_attention_forward(act->exec, act->batch, &call->args.attention, error);
 	case HYS_OP_ATTENTION_BACKWARD:
-		return hys_attention_backward(r->exec, r->batch, &call->args.attention_grad, error);
+		return hys_attention_backward(act->exec, act->batch, &call->args.attention_grad,
+					      error);
 	case HYS_OP_INDEXER_LOSS:
-		return hys_indexer_loss(r->exec, r->batch, &call->args.loss, error);
+		return hys_indexer_loss(act->exec, act->batch, &call->args.loss, error);
 	default:
-		return hys_fidelity(r->exec, r->batch, &call->args.fidelity, error);
+		return hys_fidelity(act->exec, act->batch, &call->args.fidelity, error);
 	}
 }
 
-/* Of as many of the rehearsal's rows. */
-static hys_status call(struct rehearsal *r, int64_t rows, double *seconds, struct hys_error *error)
+/* Of as many of the act's rows. */
+static hys_status call(struct rehearsal *r, struct act *act, int64_t rows, double *seconds,
+		       struct hys_error *error)
 {
 	const double begun = hys_now_s();
 	hys_status status;
 
-	r->trial.call.args.select.row_count = rows; /* all args begin like these */
-	HYS_TRY(submit(r, error));
-	HYS_TRY(hys_exec_finish(r->exec, error));
+	act->trial.call.args.select.row_count = rows; /* all args begin like these */
+	HYS_TRY(submit(r, act, error));
+	HYS_TRY(hys_exec_finish(act->exec, error));
 	*seconds = hys_now_s() - begun;
 cleanup:
 	return status;
 }
 
 /* One call on one device only. */
-static hys_status call_alone(struct rehearsal *r, int32_t alone, int64_t rows, double *seconds,
-			     struct hys_error *error)
+static hys_status call_alone(struct rehearsal *r, struct act *act, int32_t alone, int64_t rows,
+			     double *seconds, struct hys_error *error)
 {
 	bool idle[HYS_LANES_MAX] = {false};
 	hys_status status;
@@ -191,167 +252,228 @@ static hys_status call_alone(struct rehearsal *r, int32_t alone, int64_t rows, d
 		idle[i] = hys_plan_pace(r->plan, r->op, i)->idle;
 		hys_plan_pace(r->plan, r->op, i)->idle = i != alone;
 	}
-	status = call(r, rows, seconds, error);
+	status = call(r, act, rows, seconds, error);
 	for (int32_t i = 0; i < r->plan->device_count; i++)
 		hys_plan_pace(r->plan, r->op, i)->idle = idle[i];
 	return status;
 }
 
+static const struct hys_tally *tally_of(const struct rehearsal *r, const struct act *act, int32_t i)
+{
+	return &act->exec->lanes[i].tallies[r->op];
+}
+
 /* What a call takes on a device whatever its rows: keys are made ready, threads and caches
  * awake. It is what calls of the fewest rows take without the work of these. */
-static hys_status find_fixed(struct rehearsal *r, int32_t i, struct hys_error *error)
+static hys_status find_fixed(struct rehearsal *r, int32_t a, int32_t i, struct hys_error *error)
 {
-	const int64_t rows = hys_min64(HYS_ROW_TILE, r->size.rows);
-	const struct hys_tally *tally = &r->exec->lanes[i].tallies[r->op];
+	struct act *act = &r->acts[a];
+	const struct hys_tally before = *tally_of(r, act, i), *after = tally_of(r, act, i);
 	struct hys_pace *pace = hys_plan_pace(r->plan, r->op, i);
-	double least_s = (double)INFINITY, foretold_s, seconds;
-	hys_status status = HYS_OK;
+	struct hys_lane_cost costs[HYS_LANES_MAX];
+	double seconds;
+	hys_status status;
 
-	for (int32_t n = 0; n < CALLS; n++) {
-		const struct hys_tally before = *tally;
-
-		HYS_TRY(call_alone(r, i, rows, &seconds, error));
-		least_s = fmin(least_s, tally->busy_s - before.busy_s);
-		foretold_s = tally->foretold_s - before.foretold_s;
-	}
-	pace->call_s = fmax(least_s - (foretold_s - pace->call_s), pace->call_s);
+	HYS_TRY(call_alone(r, act, i, hys_min64(HYS_ROW_TILE, act->size.rows), &seconds, error));
+	hys_partition_costs(&act->plan, NULL, r->op, costs);
+	seconds = after->busy_s - before.busy_s - costs[i].row_s * (after->weight - before.weight) -
+		  costs[i].flop_s * (after->flops - before.flops);
+	r->fixed_s[a][i] = fmin(r->fixed_s[a][i], fmax(seconds, r->before[i].call_s));
+	if (a == HEAVY)
+		pace->call_s = fmax(r->fixed_s[a][i] - (costs[i].fixed_s - pace->call_s),
+				    r->before[i].call_s);
 cleanup:
 	return status;
 }
 
-/* What a lane has taken for its rows since, over what was foretold; 0 = it has none. */
-static double factor_since(const struct rehearsal *r, int32_t i, const struct hys_tally *before)
+static void note(struct seen *seen, const struct hys_tally *before, const struct hys_tally *after)
 {
-	const struct hys_tally *after = &r->exec->lanes[i].tallies[r->op];
-	const double fixed_s = hys_plan_pace(r->plan, r->op, i)->call_s;
-	const double busy_s = after->busy_s - before->busy_s;
-	const double foretold_s = after->foretold_s - before->foretold_s - fixed_s;
+	const double weight = after->weight - before->weight;
 
-	return foretold_s > 0 ? fmax(busy_s - fixed_s, LEAST_OF_ROWS * busy_s) / foretold_s : 0;
+	if (!(weight > 0))
+		return;
+	seen->busy_s[seen->calls] = after->busy_s - before->busy_s;
+	seen->weight[seen->calls++] = weight;
+	seen->row_flops = (after->flops - before->flops) / weight;
 }
 
-/* What devices take for their rows of what was foretold, 0 of those that have none. */
-static hys_status find_factors(struct rehearsal *r, double *factors, struct hys_error *error)
+static hys_status watch(struct rehearsal *r, int32_t a, struct hys_error *error)
 {
-	const int32_t count = r->plan->device_count;
+	struct act *act = &r->acts[a];
+	struct hys_tally before[HYS_LANES_MAX];
 	double seconds;
-	hys_status status = HYS_OK;
+	hys_status status;
 
-	for (int32_t i = 0; i < count; i++)
-		factors[i] = (double)INFINITY;
-	for (int32_t n = 0; n < CALLS; n++) {
-		struct hys_tally before[HYS_LANES_MAX] = {{0}};
-
-		for (int32_t i = 0; i < count; i++)
-			before[i] = r->exec->lanes[i].tallies[r->op];
-		HYS_TRY(call(r, r->size.rows, &seconds, error));
-		for (int32_t i = 0; i < count; i++)
-			factors[i] = fmin(factors[i], factor_since(r, i, &before[i]));
-	}
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		before[i] = *tally_of(r, act, i);
+	HYS_TRY(call(r, act, act->size.rows, &seconds, error));
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		note(&r->seen[a][i], &before[i], tally_of(r, act, i));
 cleanup:
 	return status;
 }
 
 /* ---- lessons ---- */
 
-static void correct(struct hys_pace *pace, double factor)
+/* What a row took in the call that was disturbed least, without what the call takes whatever its
+ * rows; *calm when all calls took about that. */
+static double least_row_s(const struct rehearsal *r, int32_t a, int32_t i, bool *calm)
 {
-	pace->row_s *= factor;
-	pace->flop_s *= factor;
-	pace->byte_s *= factor;
-}
+	const struct seen *seen = &r->seen[a][i];
+	double least_s = (double)INFINITY, sum_s = 0;
 
-/* Devices that are the same take the same: the mean of what they took. */
-static double mean_factor(const struct rehearsal *r, const double *factors, int32_t like)
-{
-	const uint64_t signature = hys_device_signature(r->plan->devices[like]);
-	double sum = 0;
-	int32_t count = 0;
+	for (int32_t n = 0; n < seen->calls; n++) {
+		const double busy_s = seen->busy_s[n];
+		const double row_s =
+			fmax(busy_s - r->fixed_s[a][i], LEAST_OF_ROWS * busy_s) / seen->weight[n];
 
-	for (int32_t i = 0; i < r->plan->device_count; i++) {
-		if (!(factors[i] > 0) || hys_device_signature(r->plan->devices[i]) != signature)
-			continue;
-		sum += log(factors[i]);
-		count++;
+		least_s = fmin(least_s, row_s);
+		sum_s += row_s;
 	}
-	return count > 0 ? exp(sum / count) : 1;
+	*calm = *calm && (seen->calls == 0 || sum_s <= CALM * least_s * seen->calls);
+	return seen->calls > 0 ? least_s : 0;
 }
 
-/* The first call warms up. Later lessons refine the mean of what was learnt: what is left
- * then is chance. */
-static hys_status learn(struct rehearsal *r, struct hys_error *error)
+/* What a row takes, copies included, and what its work takes: light rows tell the one, heavy
+ * rows the other. Without light ones both are as much more as rows took than was foretold. */
+static void solve(struct rehearsal *r, int32_t i, double *row_s, double *flop_s)
 {
-	double factors[HYS_LANES_MAX] = {0}, seconds;
-	hys_status status;
+	const double heavy_s = least_row_s(r, HEAVY, i, &r->calm);
+	const double light_s = r->act_count > LIGHT ? least_row_s(r, LIGHT, i, &r->calm) : 0;
+	const double heavy_flops = r->seen[HEAVY][i].row_flops;
+	struct hys_lane_cost costs[HYS_LANES_MAX];
+	double factor;
 
-	HYS_TRY(call(r, r->size.rows, &seconds, error));
-	for (int32_t i = 0; i < r->plan->device_count; i++)
-		if (!hys_plan_pace(r->plan, r->op, i)->idle)
-			HYS_TRY(find_fixed(r, i, error));
-	for (int32_t lesson = 0; lesson < LESSONS; lesson++) {
-		const double weight = 1 / fmax(1, lesson);
-		double least = (double)INFINITY, most = 0;
-
-		HYS_TRY(find_factors(r, factors, error));
-		for (int32_t i = 0; i < r->plan->device_count; i++) {
-			const double factor = mean_factor(r, factors, i);
-
-			correct(hys_plan_pace(r->plan, r->op, i), pow(factor, weight));
-			least = factors[i] > 0 ? fmin(least, factor) : least;
-			most = factors[i] > 0 ? fmax(most, factor) : most;
-		}
-		if (most < least * (1 + CLOSE_ENOUGH))
-			break;
+	hys_partition_costs(r->plan, NULL, r->op, costs);
+	factor = heavy_s / fmax(costs[i].row_s + heavy_flops * costs[i].flop_s, 1e-12);
+	*row_s = costs[i].row_s * factor;
+	*flop_s = costs[i].flop_s * factor;
+	for (int32_t pass = 0; light_s > 0 && heavy_flops > 0 && pass < PASSES; pass++) {
+		*row_s = fmax(light_s - r->seen[LIGHT][i].row_flops * *flop_s, 0);
+		*flop_s = fmax(heavy_s - *row_s, 0) / heavy_flops;
 	}
-cleanup:
-	return status;
 }
 
-/* The longest that a device was foretold to take since `before`. */
-static double foretold_since_s(const struct rehearsal *r, const double *before)
+static void learn(struct rehearsal *r, int32_t i)
 {
-	double most = 0;
+	struct hys_pace *pace = hys_plan_pace(r->plan, r->op, i);
+	struct hys_lane_cost alone[HYS_LANES_MAX];
+	double row_s;
 
-	for (int32_t i = 0; i < r->plan->device_count; i++)
-		most = fmax(most, r->exec->lanes[i].tallies[r->op].foretold_s - before[i]);
-	return most;
+	if (!(r->seen[HEAVY][i].calls > 0))
+		return;
+	solve(r, i, &row_s, &pace->flop_s);
+	if (!(pace->byte_s > 0)) {
+		pace->row_s = row_s;
+		return;
+	}
+	*pace = (struct hys_pace){.call_s = pace->call_s,
+				  .flop_s = pace->flop_s,
+				  .row_s = r->before[i].row_s,
+				  .byte_s = r->before[i].byte_s};
+	hys_partition_costs(r->plan, NULL, r->op, alone);
+	row_s = fmin(fmax(row_s / alone[i].row_s, 1.0 / COPIES_DIFFER), COPIES_DIFFER);
+	pace->row_s *= row_s;
+	pace->byte_s *= row_s;
 }
 
-/* The time of a call over what was foretold: of device `alone`, or of all when that is -1. */
-static hys_status find_excess(struct rehearsal *r, int32_t alone, double *excess,
-			      struct hys_error *error)
+static hys_status play_round(struct rehearsal *r, struct hys_error *error)
 {
-	double before[HYS_LANES_MAX], seconds;
-	hys_status status;
-
-	for (int32_t i = 0; i < r->plan->device_count; i++)
-		before[i] = r->exec->lanes[i].tallies[r->op].foretold_s;
-	HYS_TRY(alone < 0 ? call(r, r->size.rows, &seconds, error)
-			  : call_alone(r, alone, r->size.rows, &seconds, error));
-	*excess = seconds / fmax(foretold_since_s(r, before), 1e-9);
-cleanup:
-	return status;
-}
-
-/* What device i takes for the plan's largest call, as if calls of all devices took what was
- * foretold: alone it is faster than it was beside the others, by as much as it is in a
- * rehearsal. Turn by turn, so that what disturbs one disturbs the others; and not by the
- * mean, since a share given up by chance costs more than one that hardly helps. */
-static hys_status foresee_alone(struct rehearsal *r, int32_t i, double *alone_s,
-				struct hys_error *error)
-{
-	const struct hys_plan *plan = r->plan;
-	double most = 0;
 	hys_status status = HYS_OK;
 
-	for (int32_t n = 0; n < CALLS; n++) {
-		double alone, together;
-
-		HYS_TRY(find_excess(r, i, &alone, error));
-		HYS_TRY(find_excess(r, -1, &together, error));
-		most = fmax(most, alone / together);
+	for (int32_t a = 0; a < r->act_count; a++) {
+		for (int32_t i = 0; i < r->plan->device_count; i++)
+			if (!hys_plan_pace(r->plan, r->op, i)->idle)
+				HYS_TRY(find_fixed(r, a, i, error));
+		HYS_TRY(watch(r, a, error));
 	}
-	*alone_s = time_alone_s(r, i, plan->rows_max, plan->keys_max) * most;
+	r->calm = true;
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		learn(r, i);
+cleanup:
+	return status;
+}
+
+/* The first calls warm up. */
+static hys_status play(struct rehearsal *r, struct hys_error *error)
+{
+	double begun, seconds;
+	hys_status status;
+
+	for (int32_t a = 0; a < r->act_count; a++)
+		HYS_TRY(call(r, &r->acts[a], r->acts[a].size.rows, &seconds, error));
+	begun = hys_now_s();
+	for (int32_t round = 1; round <= ROUNDS_MOST; round++) {
+		if (round > ROUNDS_LEAST && (hys_now_s() - begun > ROUNDS_MOST_S || r->calm))
+			break;
+		HYS_TRY(play_round(r, error));
+		if (round == ROUNDS_TO_TRY)
+			memset(r->seen, 0, sizeof(r->seen));
+	}
+cleanup:
+	return status;
+}
+
+/* ---- is one as fast? ---- */
+
+/* A heavy call of device `alone`, or of all when that is -1: what each took over what was
+ * foretold, 0 of those that had nothing, and what the call took beside: all wake up and meet. */
+static hys_status find_excess(struct rehearsal *r, int32_t alone, double *excess, double *beside_s,
+			      struct hys_error *error)
+{
+	struct act *act = &r->acts[HEAVY];
+	struct hys_tally before[HYS_LANES_MAX];
+	double longest_s = 0, seconds;
+	hys_status status;
+
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		before[i] = *tally_of(r, act, i);
+	HYS_TRY(alone < 0 ? call(r, act, act->size.rows, &seconds, error)
+			  : call_alone(r, act, alone, act->size.rows, &seconds, error));
+	for (int32_t i = 0; i < r->plan->device_count; i++) {
+		const struct hys_tally *after = tally_of(r, act, i);
+		const double busy_s = after->busy_s - before[i].busy_s;
+		const double foretold_s = after->foretold_s - before[i].foretold_s;
+
+		excess[i] = foretold_s > 0 ? busy_s / foretold_s : 0;
+		longest_s = fmax(longest_s, busy_s);
+	}
+	*beside_s = seconds - longest_s;
+cleanup:
+	return status;
+}
+
+/* The plan's largest call, of devices that take as much more or less than was foretold as they
+ * did in a rehearsal, in shares that fit that. */
+static double foresee_s(const struct rehearsal *r, const double *excess)
+{
+	double rate = 0;
+
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		if (excess[i] > 0)
+			rate += 1 / (excess[i] *
+				     time_alone_s(r, i, r->plan->rows_max, r->plan->keys_max));
+	return 1 / rate;
+}
+
+/* What device i takes alone for the plan's largest call, of what all take: it is faster than
+ * beside the others, and meets nobody. Turn by turn, so that what disturbs one disturbs the
+ * others; and the most of all pairs, since a share given up by chance costs more than one that
+ * hardly helps. No more pairs when it is over `limit`. */
+static hys_status compare_alone(struct rehearsal *r, int32_t i, double limit, double *ratio,
+				struct hys_error *error)
+{
+	double excess[HYS_LANES_MAX], alone_s, together_s, beside_s;
+	hys_status status = HYS_OK;
+
+	*ratio = 0;
+	for (int32_t n = 0; *ratio <= limit && n < PAIRS; n++) {
+		HYS_TRY(find_excess(r, i, excess, &beside_s, error));
+		alone_s = foresee_s(r, excess) + beside_s;
+		HYS_TRY(find_excess(r, -1, excess, &beside_s, error));
+		together_s = foresee_s(r, excess) + beside_s;
+		*ratio = fmax(*ratio, alone_s / together_s);
+	}
 cleanup:
 	return status;
 }
@@ -361,22 +483,21 @@ cleanup:
 static hys_status find_winner(struct rehearsal *r, int32_t *winner, struct hys_error *error)
 {
 	const struct hys_plan *plan = r->plan;
-	double least_s = (double)INFINITY;
-	double won_s = time_together_s(r, plan->rows_max, plan->keys_max) * (1 + LEAST_GAIN);
+	double least_s = (double)INFINITY, least = 1 + LEAST_GAIN;
 	hys_status status = HYS_OK;
 
 	*winner = -1;
 	for (int32_t i = 0; i < plan->device_count; i++)
 		least_s = fmin(least_s, time_alone_s(r, i, plan->rows_max, plan->keys_max));
 	for (int32_t i = 0; i < plan->device_count; i++) {
-		double alone_s;
+		double ratio;
 
 		if (time_alone_s(r, i, plan->rows_max, plan->keys_max) > MAY_BE_FASTER * least_s ||
-		    hys_plan_rows_most(plan, r->op, i) < r->size.rows)
+		    hys_plan_rows_most(plan, r->op, i) < r->acts[HEAVY].size.rows)
 			continue;
-		HYS_TRY(foresee_alone(r, i, &alone_s, error));
-		if (alone_s <= won_s) {
-			won_s = alone_s;
+		HYS_TRY(compare_alone(r, i, least, &ratio, error));
+		if (ratio <= least) {
+			least = ratio;
 			*winner = i;
 		}
 	}
@@ -393,23 +514,24 @@ static void leave_to(struct rehearsal *r, int32_t fastest)
 
 static hys_status rehearse(struct rehearsal *r, struct hys_error *error)
 {
+	static const uint32_t flags[ACTS] = {[HEAVY] = HYS_BATCH_CAUSAL, [LIGHT] = 0};
 	int32_t winner;
-	hys_status status;
+	hys_status status = HYS_OK;
 
-	HYS_TRY(open_rehearsal(r, error));
-	HYS_TRY(learn(r, error));
+	for (int32_t a = 0; a < r->act_count; a++)
+		HYS_TRY(open_act(r, &r->acts[a], flags[a], error));
+	HYS_TRY(play(r, error));
 	HYS_TRY(find_winner(r, &winner, error));
 	if (winner >= 0)
 		leave_to(r, winner);
 cleanup:
-	close_rehearsal(r);
+	close_acts(r);
 	return status;
 }
 
 void hys_plan_rehearse(struct hys_plan *plan, hys_op op)
 {
 	struct rehearsal *r;
-	struct hys_pace before[HYS_LANES_MAX];
 	struct hys_error error = {HYS_OK, 0, ""};
 
 	if (!can_rehearse(op) || count_working(plan, op) < 2)
@@ -417,14 +539,19 @@ void hys_plan_rehearse(struct hys_plan *plan, hys_op op)
 	r = hys_alloc(&plan->context->host.allocator, sizeof(*r));
 	if (!r)
 		return;
+	memset(r, 0, sizeof(*r));
 	r->plan = plan;
 	r->context = plan->context;
 	r->op = op;
-	for (int32_t i = 0; i < plan->device_count; i++)
-		before[i] = *hys_plan_pace(plan, op, i);
-	if (find_size(r) && rehearse(r, &error) != HYS_OK) {
+	for (int32_t i = 0; i < plan->device_count; i++) {
+		r->before[i] = *hys_plan_pace(plan, op, i);
+		for (int32_t a = 0; a < ACTS; a++)
+			r->fixed_s[a][i] = (double)INFINITY;
+	}
+	r->act_count = find_sizes(r);
+	if (r->act_count > 0 && rehearse(r, &error) != HYS_OK) {
 		for (int32_t i = 0; i < plan->device_count; i++)
-			*hys_plan_pace(plan, op, i) = before[i];
+			*hys_plan_pace(plan, op, i) = r->before[i];
 		hys_host_log(&plan->context->host, HYS_LOG_WARNING,
 			     "%s could not be rehearsed, speeds are those of devices alone: %s",
 			     hys_op_name(op), error.message);
