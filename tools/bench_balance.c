@@ -11,17 +11,21 @@
 #define WARM_UP_ROWS INT64_C(256)
 #define REPEAT_MAX 64
 #define OPERANDS_MAX 5
-#define LESSONS 2 /* beside the one of the static split */
 
-enum { EQUAL, STATIC, LEARNT, GUIDED, SPLITS };
-static const char *const split_names[] = {"equal", "static", "rebalanced", "guided"};
+/* Ways of sharing. The plan that has learnt is the static one, re-balanced once from what that
+ * one's calls took, so it comes later. */
+enum { EQUAL, STATIC, LEARNT, GUIDED, WAYS };
+static const char *const way_names[] = {"equal", "static", "rebalanced", "guided"};
 
-/* Calls that are timed together, as many as take so long: what disturbs a device for some hundredths
- * of a second would be most of the imbalance of shorter ones. */
-#define TIMED_S 2
-#define TIMED_MOST 8
+/* Calls of a way that are timed: as many as take so long, or so many. Others use the machine,
+ * too: cores of a virtual one are up to twice as slow for a second, or ten, one here, one there.
+ * So those of two ways take turns, and what counts is the call that was disturbed least, the one
+ * whose devices were busy for the least time together. Shares by number need no such care. */
+#define TIMED_S 8
+#define TIMED_LEAST 5
+#define TIMED_MOST 24
 
-/* What is computed. Sizes are such that one takes a second or so on one core of a processor. */
+/* What is computed. Sizes are such that one takes a second or some on one core of a processor. */
 static const struct shape {
 	const char *name;
 	hys_op op;
@@ -29,7 +33,7 @@ static const struct shape {
 	int32_t documents; /* packed, of Zipf lengths; 0 = one causal document */
 	int32_t often;	   /* of 1000 rows, those that use all of topk; the others a twentieth */
 } shapes[] = {
-	{"causal", HYS_OP_SELECT, 1, 32, 0, 64, 0, 0},
+	{"causal", HYS_OP_SELECT, 4, 32, 0, 64, 0, 0},
 	{"Zipf documents", HYS_OP_SELECT, 8, 64, 0, 64, 64, 0},
 	{"5% of rows, 20 x keys", HYS_OP_ATTENTION_FORWARD, 0, 0, 8, 1280, 0, 50},
 };
@@ -42,9 +46,15 @@ struct operands {
 	struct hys_attention_args attention;
 };
 
-struct outcome {
-	double seconds, imbalance, share[DEVICES_MAX];
-	char reason[256]; /* why a device has nothing */
+/* A plan at work, and what its timed calls took. */
+struct way {
+	struct hys_plan *plan;
+	struct hys_batch *batch;
+	struct hys_exec *exec;
+	double times[REPEAT_MAX * TIMED_MOST], all_s;
+	int calls;
+	double busy[DEVICES_MAX], rows[DEVICES_MAX]; /* by device, of all calls */
+	double least_s, imbalance;		     /* of the call that was disturbed least */
 };
 
 /* Each device by itself. */
@@ -148,78 +158,95 @@ static hys_status call(struct hys_exec *exec, struct hys_batch *batch, const str
 	return status == HYS_OK ? hys_exec_finish(exec, error) : status;
 }
 
-/* The mean time of calls that are timed together. */
-static bool time_calls(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
-		       const struct shape *shape, struct operands *operands, double *seconds)
+static bool is_due(const struct balance *b, const struct way *way, int least)
 {
-	const double start = tool_now();
-	double all = 0;
-	int calls = 0;
-	while (all < TIMED_S && calls < TIMED_MOST) {
-		if (call(exec, batch, shape, operands, b->rows, &b->error) != HYS_OK)
-			return false;
-		calls++;
-		all = tool_now() - start;
-	}
-	*seconds = all / calls;
-	return true;
+	return way->calls < least ||
+	       (way->all_s < TIMED_S * b->repeat && way->calls < TIMED_MOST * b->repeat);
 }
 
-static bool busy_times(struct balance *b, struct hys_exec *exec, hys_op op, double *busy,
-		       double *rows)
+/* Devices that are never busy do not count. */
+static double imbalance_of(const double *busy, int32_t count, double *sum)
 {
-	struct hys_exec_report report = {.struct_size = sizeof report};
-	for (int32_t i = 0; i < b->count; i++) {
-		if (hys_exec_report(exec, op, i, &report, &b->error) != HYS_OK)
-			return false;
-		busy[i] = report.busy_s;
-		rows[i] = (double)report.rows;
-	}
-	return true;
-}
-
-/* Devices that have no rows do not count. */
-static bool time_once(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
-		      const struct shape *shape, struct operands *operands, struct outcome *outcome)
-{
-	double before[DEVICES_MAX] = {0}, rows_before[DEVICES_MAX] = {0};
-	double busy[DEVICES_MAX] = {0}, rows[DEVICES_MAX] = {0};
-	double most = 0, sum = 0, all = 0;
+	double most = 0;
 	int32_t working = 0;
-	if (!busy_times(b, exec, shape->op, before, rows_before) ||
-	    !time_calls(b, exec, batch, shape, operands, &outcome->seconds) ||
-	    !busy_times(b, exec, shape->op, busy, rows))
-		return false;
-	for (int32_t i = 0; i < b->count; i++) {
-		busy[i] -= before[i];
-		rows[i] -= rows_before[i];
+	*sum = 0;
+	for (int32_t i = 0; i < count; i++) {
 		most = busy[i] > most ? busy[i] : most;
-		sum += busy[i];
-		all += rows[i];
-		working += rows[i] > 0;
+		*sum += busy[i];
+		working += busy[i] > 0;
 	}
-	for (int32_t i = 0; i < b->count; i++)
-		outcome->share[i] = all > 0 ? rows[i] / all : 0;
-	outcome->imbalance = sum > 0 ? most / (sum / (working ? working : 1)) : 0;
+	return *sum > 0 ? most * working / *sum : 0;
+}
+
+/* Adds what devices took for a call to what they took for all. */
+static void note_call(struct way *way, int32_t count, const struct hys_exec_report *before,
+		      const struct hys_exec_report *after, double seconds)
+{
+	double busy[DEVICES_MAX], sum, imbalance;
+	for (int32_t i = 0; i < count; i++) {
+		busy[i] = after[i].busy_s - before[i].busy_s;
+		way->busy[i] += busy[i];
+		way->rows[i] += (double)(after[i].rows - before[i].rows);
+	}
+	imbalance = imbalance_of(busy, count, &sum);
+	if (way->calls == 0 || sum < way->least_s) {
+		way->least_s = sum;
+		way->imbalance = imbalance;
+	}
+	way->times[way->calls++] = seconds;
+	way->all_s += seconds;
+}
+
+static bool read_reports(struct balance *b, const struct way *way, hys_op op,
+			 struct hys_exec_report *reports)
+{
+	for (int32_t i = 0; i < hys_plan_device_count(way->plan); i++) {
+		reports[i].struct_size = sizeof reports[i];
+		if (hys_exec_report(way->exec, op, i, &reports[i], &b->error) != HYS_OK)
+			return false;
+	}
 	return true;
 }
 
-/* Medians of several timings. */
-static bool time_call(struct balance *b, struct hys_exec *exec, struct hys_batch *batch,
-		      const struct shape *shape, struct operands *operands, struct outcome *outcome)
+static bool time_once(struct balance *b, const struct shape *shape, struct operands *operands,
+		      struct way *way)
 {
-	double seconds[REPEAT_MAX], imbalance[REPEAT_MAX];
-	if (call(exec, batch, shape, operands, WARM_UP_ROWS, &b->error) != HYS_OK)
+	struct hys_exec_report before[DEVICES_MAX], after[DEVICES_MAX];
+	double start;
+	if (!read_reports(b, way, shape->op, before))
 		return false;
-	for (int i = 0; i < b->repeat; i++) {
-		if (!time_once(b, exec, batch, shape, operands, outcome))
-			return false;
-		seconds[i] = outcome->seconds;
-		imbalance[i] = outcome->imbalance;
-	}
-	outcome->seconds = tool_median(seconds, b->repeat);
-	outcome->imbalance = tool_median(imbalance, b->repeat);
+	start = tool_now();
+	if (call(way->exec, way->batch, shape, operands, b->rows, &b->error) != HYS_OK)
+		return false;
+	start = tool_now() - start;
+	if (!read_reports(b, way, shape->op, after))
+		return false;
+	note_call(way, hys_plan_device_count(way->plan), before, after, start);
 	return true;
+}
+
+/* Two ways take turns, or one is alone. */
+static bool time_ways(struct balance *b, const struct shape *shape, struct operands *operands,
+		      struct way *one, int least, struct way *other)
+{
+	for (;;) {
+		const bool one_due = is_due(b, one, least);
+		const bool other_due = other && is_due(b, other, TIMED_LEAST);
+		if (!one_due && !other_due)
+			return true;
+		if (one_due && !time_once(b, shape, operands, one))
+			return false;
+		if (other_due && !time_once(b, shape, operands, other))
+			return false;
+	}
+}
+
+static double share_of(const struct balance *b, const struct way *way, int32_t device)
+{
+	double all = 0;
+	for (int32_t i = 0; i < b->count; i++)
+		all += way->rows[i];
+	return all > 0 ? way->rows[device] / all : 0;
 }
 
 static bool make_plan(struct balance *b, const struct shape *shape, const int32_t *devices,
@@ -263,95 +290,61 @@ static bool make_batch(struct balance *b, const struct shape *shape, struct hys_
 	return hys_batch_create(plan, &desc, batch, &b->error) == HYS_OK;
 }
 
-/* The call on a plan; *learnt, when wanted, is the plan that has learnt from it. */
-static bool run_plan(struct balance *b, const struct shape *shape, struct hys_plan *plan,
-		     struct operands *operands, struct outcome *outcome, struct hys_plan **learnt)
+/* The plan is there. */
+static bool open_way(struct balance *b, const struct shape *shape, struct operands *operands,
+		     struct way *way)
 {
-	struct hys_batch *batch = NULL;
-	struct hys_exec *exec = NULL;
-	bool ok = make_batch(b, shape, plan, &batch) &&
-		  hys_exec_create(plan, NULL, &exec, &b->error) == HYS_OK &&
-		  time_call(b, exec, batch, shape, operands, outcome);
-	if (ok && learnt)
-		ok = hys_plan_rebalance(exec, learnt, &b->error) == HYS_OK;
-	hys_exec_destroy(exec);
-	hys_batch_destroy(batch);
-	return ok;
+	return make_batch(b, shape, way->plan, &way->batch) &&
+	       hys_exec_create(way->plan, NULL, &way->exec, &b->error) == HYS_OK &&
+	       call(way->exec, way->batch, shape, operands, WARM_UP_ROWS, &b->error) == HYS_OK;
+}
+
+static void close_way(struct way *way)
+{
+	hys_exec_destroy(way->exec);
+	hys_batch_destroy(way->batch);
+	hys_plan_destroy(way->plan);
 }
 
 /* The reason for which a device has no rows stands in the plan's text. */
-static void find_reason(const struct hys_plan *plan, struct outcome *outcome)
+static void find_reason(const struct hys_plan *plan, char *reason, size_t size)
 {
 	char text[8192];
 	const char *found;
 	hys_plan_describe(plan, text, sizeof text);
 	found = strstr(text, "0.0% of the rows: ");
-	outcome->reason[0] = '\0';
+	reason[0] = '\0';
 	if (found)
-		snprintf(outcome->reason, sizeof outcome->reason, "%.*s",
-			 (int)strcspn(found + 18, "\n"), found + 18);
+		snprintf(reason, size, "%.*s", (int)strcspn(found + 18, "\n"), found + 18);
 }
 
-/* Devices that disturb each other are as fast as their shares let them be: what is learnt from one
- * call is corrected by the next. */
-static bool run_learnt(struct balance *b, const struct shape *shape, struct hys_plan **learnt,
-		       struct operands *operands, struct outcome *outcome)
+static bool run_ways(struct balance *b, const struct shape *shape, struct operands *operands,
+		     struct way *ways)
 {
-	for (int i = 0; i < LESSONS; i++) {
-		struct hys_plan *next = NULL;
-		if (!run_plan(b, shape, *learnt, operands, outcome, &next))
-			return false;
-		hys_plan_destroy(*learnt);
-		*learnt = next;
-	}
-	return run_plan(b, shape, *learnt, operands, outcome, NULL);
-}
-
-static bool run_splits(struct balance *b, const struct shape *shape, struct operands *operands,
-		       struct outcome *outcomes)
-{
-	static const uint32_t flags[] = {HYS_PLAN_EQUAL, 0, 0, HYS_PLAN_GUIDED};
-	struct hys_plan *plan = NULL, *learnt = NULL;
+	static const uint32_t flags[] = {[EQUAL] = HYS_PLAN_EQUAL, [GUIDED] = HYS_PLAN_GUIDED};
 	bool ok = true;
-	for (int split = 0; ok && split < SPLITS; split++) {
-		if (split == LEARNT) {
-			ok = run_learnt(b, shape, &learnt, operands, &outcomes[split]);
-			if (ok)
-				find_reason(learnt, &outcomes[split]);
-			continue;
-		}
-		ok = make_plan(b, shape, b->devices, b->count, flags[split], &plan) &&
-		     run_plan(b, shape, plan, operands, &outcomes[split],
-			      split == STATIC ? &learnt : NULL);
-		if (ok)
-			find_reason(plan, &outcomes[split]);
-		hys_plan_destroy(plan);
-		plan = NULL;
-	}
-	hys_plan_destroy(learnt);
-	return ok;
+	for (int w = 0; ok && w < WAYS; w++)
+		if (w != LEARNT)
+			ok = make_plan(b, shape, b->devices, b->count, flags[w], &ways[w].plan) &&
+			     open_way(b, shape, operands, &ways[w]);
+	return ok && time_ways(b, shape, operands, &ways[EQUAL], 1, &ways[STATIC]) &&
+	       hys_plan_rebalance(ways[STATIC].exec, &ways[LEARNT].plan, &b->error) == HYS_OK &&
+	       open_way(b, shape, operands, &ways[LEARNT]) &&
+	       time_ways(b, shape, operands, &ways[LEARNT], TIMED_LEAST, &ways[GUIDED]);
 }
 
 /* ---- devices alone ---- */
 
-/* The median of several timings on one device. */
 static bool run_alone(struct balance *b, const struct shape *shape, int32_t device,
 		      struct operands *operands, double *seconds)
 {
-	double times[REPEAT_MAX];
-	struct hys_plan *plan = NULL;
-	struct hys_batch *batch = NULL;
-	struct hys_exec *exec = NULL;
-	bool ok = make_plan(b, shape, &b->devices[device], 1, 0, &plan) &&
-		  make_batch(b, shape, plan, &batch) &&
-		  hys_exec_create(plan, NULL, &exec, &b->error) == HYS_OK &&
-		  call(exec, batch, shape, operands, WARM_UP_ROWS, &b->error) == HYS_OK;
-	for (int i = 0; ok && i < b->repeat; i++)
-		ok = time_calls(b, exec, batch, shape, operands, &times[i]);
-	*seconds = ok ? tool_median(times, b->repeat) : 0;
-	hys_exec_destroy(exec);
-	hys_batch_destroy(batch);
-	hys_plan_destroy(plan);
+	struct way *way = calloc(1, sizeof *way);
+	bool ok = way && make_plan(b, shape, &b->devices[device], 1, 0, &way->plan) &&
+		  open_way(b, shape, operands, way) && time_ways(b, shape, operands, way, 1, NULL);
+	*seconds = ok ? tool_median(way->times, way->calls) : 0;
+	if (way)
+		close_way(way);
+	free(way);
 	return ok;
 }
 
@@ -371,12 +364,16 @@ static bool find_alone(struct balance *b, const struct shape *shape, struct oper
 
 static void print_head(const struct balance *b)
 {
-	printf("imbalance: the longest busy time over the mean of all that work; shares: of the "
-	       "rows, by device\n%-22s %-18s %-6s ",
+	printf("imbalance: the longest busy time over the mean of all that work, in the call that "
+	       "was "
+	       "disturbed least, and in all calls\ntogether; time: the median; shares: of the "
+	       "rows, "
+	       "by device; rebalanced: as static, once, by what that one's calls took\n"
+	       "%-22s %-18s %-6s ",
 	       "rows", "operation", "speeds");
 	if (b->compare)
 		printf("%*s ", 11 * (int)b->count, "alone, by device");
-	printf(" %-10s %9s %10s ", "split", "imbalance", "time");
+	printf(" %-10s %9s %6s %10s %5s ", "split", "imbalance", "all", "time", "calls");
 	printf(b->compare ? "%6s  shares\n" : "  shares\n", "gain");
 }
 
@@ -388,32 +385,40 @@ static void print_alone(const struct balance *b, const struct alone *alone)
 	printf(" ");
 }
 
-static void print_outcome(const struct balance *b, const struct shape *shape,
-			  const struct alone *alone, int split, const struct outcome *outcome)
+static void print_way(const struct balance *b, const struct shape *shape, const struct alone *alone,
+		      int w, struct way *way)
 {
-	printf("%-22s %-18s %-6s ", split ? "" : shape->name, split ? "" : hys_op_name(shape->op),
-	       split ? "" : b->speeds);
+	const double seconds = tool_median(way->times, way->calls);
+	char reason[256];
+	double sum;
+	printf("%-22s %-18s %-6s ", w ? "" : shape->name, w ? "" : hys_op_name(shape->op),
+	       w ? "" : b->speeds);
 	if (b->compare)
-		print_alone(b, split ? NULL : alone);
-	printf(" %-10s %9.3f %10s ", split_names[split], outcome->imbalance,
-	       tool_time(outcome->seconds));
+		print_alone(b, w ? NULL : alone);
+	printf(" %-10s %9.3f %6.3f %10s %5d ", way_names[w], way->imbalance,
+	       imbalance_of(way->busy, b->count, &sum), tool_time(seconds), way->calls);
 	if (b->compare)
-		printf("%5.2fx ", alone->fastest_s / outcome->seconds);
+		printf("%5.2fx ", alone->fastest_s / seconds);
 	for (int32_t i = 0; i < b->count; i++)
-		printf(" %5.1f%%", 100 * outcome->share[i]);
-	printf("%s%s\n", outcome->reason[0] ? "  " : "", outcome->reason);
+		printf(" %5.1f%%", 100 * share_of(b, way, i));
+	find_reason(way->plan, reason, sizeof reason);
+	printf("%s%s\n", reason[0] ? "  " : "", reason);
 }
 
 static void print_json(const struct balance *b, const struct shape *shape,
-		       const struct alone *alone, int split, const struct outcome *outcome)
+		       const struct alone *alone, int w, struct way *way)
 {
 	cJSON *line = cJSON_CreateObject(), *shares;
+	char reason[256];
+	double sum;
 	cJSON_AddStringToObject(line, "rows", shape->name);
 	cJSON_AddStringToObject(line, "op", hys_op_name(shape->op));
 	cJSON_AddStringToObject(line, "speeds", b->speeds);
-	cJSON_AddStringToObject(line, "split", split_names[split]);
-	cJSON_AddNumberToObject(line, "imbalance", outcome->imbalance);
-	cJSON_AddNumberToObject(line, "seconds", outcome->seconds);
+	cJSON_AddStringToObject(line, "split", way_names[w]);
+	cJSON_AddNumberToObject(line, "imbalance", way->imbalance);
+	cJSON_AddNumberToObject(line, "imbalance_of_all", imbalance_of(way->busy, b->count, &sum));
+	cJSON_AddNumberToObject(line, "seconds", tool_median(way->times, way->calls));
+	cJSON_AddNumberToObject(line, "calls", way->calls);
 	if (b->compare) {
 		cJSON *times = cJSON_AddArrayToObject(line, "alone_s");
 		for (int32_t i = 0; i < b->count; i++)
@@ -421,25 +426,28 @@ static void print_json(const struct balance *b, const struct shape *shape,
 	}
 	shares = cJSON_AddArrayToObject(line, "shares");
 	for (int32_t i = 0; i < b->count; i++)
-		cJSON_AddItemToArray(shares, cJSON_CreateNumber(outcome->share[i]));
-	cJSON_AddStringToObject(line, "reason", outcome->reason);
+		cJSON_AddItemToArray(shares, cJSON_CreateNumber(share_of(b, way, i)));
+	find_reason(way->plan, reason, sizeof reason);
+	cJSON_AddStringToObject(line, "reason", reason);
 	tool_json_line(line);
 }
 
 static bool run_shape(struct balance *b, const struct shape *shape)
 {
 	struct operands operands;
-	struct outcome outcomes[SPLITS];
+	struct way *ways = calloc(WAYS, sizeof *ways);
 	struct alone alone = {{0}, 0};
-	bool ok = make_operands(&operands, shape, b->rows, b->dtype);
-	memset(outcomes, 0, sizeof outcomes);
+	bool ok = make_operands(&operands, shape, b->rows, b->dtype) && ways;
 	if (!ok)
 		b->error = (struct hys_error){HYS_OUT_OF_MEMORY, 0, "no memory for operands"};
 	ok = ok && (!b->compare || find_alone(b, shape, &operands, &alone)) &&
-	     run_splits(b, shape, &operands, outcomes);
-	for (int split = 0; ok && split < SPLITS; split++)
-		(b->json ? print_json : print_outcome)(b, shape, &alone, split, &outcomes[split]);
+	     run_ways(b, shape, &operands, ways);
+	for (int w = 0; ok && w < WAYS; w++)
+		(b->json ? print_json : print_way)(b, shape, &alone, w, &ways[w]);
 	fflush(stdout);
+	for (int w = 0; ways && w < WAYS; w++)
+		close_way(&ways[w]);
+	free(ways);
 	free_operands(&operands);
 	return ok;
 }

@@ -25,7 +25,7 @@ static const char doc[] =
 	"not "
 	"in its cache.\n"
 	"OP may be balance, too: how evenly devices share rows of uneven cost, by number, by "
-	"measured speed, by what a call took, and piece by piece; on two halves of an OpenCL "
+	"measured speed, by what its calls took, and piece by piece; on two halves of an OpenCL "
 	"device, "
 	"one of them slowed down, or on the devices that --device names. Or devices: select, and "
 	"attention over what it picks, forward and backward, on one of the devices that --device "
@@ -130,7 +130,8 @@ static const struct argp_option options[] = {
 	{"twice", KEY_TWICE, 0, 0,
 	 "devices, balance: every device twice, as if there were another: what sharing costs", 0},
 	{"speeds", KEY_SPEEDS, "A:B", 0, "balance: 1:1, 1:2 or 1:4 alone (default: all three)", 0},
-	{"repeat", KEY_REPEAT, "N", 0, "Timed runs (default 20; balance: 1)", 0},
+	{"repeat", KEY_REPEAT, "N", 0,
+	 "Timed runs (default 20; balance: so many times as many, default 1)", 0},
 	{"pause", KEY_PAUSE, "MS", 0,
 	 "Rest so long before each run, so that a GPU's power limit does not slow it (default 0)",
 	 0},
