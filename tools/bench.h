@@ -11,10 +11,11 @@ struct bench {
 	int64_t rows, keys, repeat;
 	int64_t topk;
 	int64_t key_spread; /* tenths of the logarithm of key norms */
-	int64_t pause_ms;   /* before each run */
-	int64_t share;	    /* percent of a row's choices that the row before has made, too */
-	int64_t documents;  /* packed, of Zipf lengths; 0 = one */
-	int split;	    /* 0 static, 1 equal, 2 guided */
+	bool positive_weights;
+	int64_t pause_ms;  /* before each run */
+	int64_t share;	   /* percent of a row's choices that the row before has made, too */
+	int64_t documents; /* packed, of Zipf lengths; 0 = one */
+	int split;	   /* 0 static, 1 equal, 2 guided */
 	hys_dtype dtype;
 	bool full, json, explain, rows_given, repeat_given, twice, sweep, tune;
 	double context_s; /* what the context took */

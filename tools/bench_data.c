@@ -116,9 +116,15 @@ static void repeat_rows(char *host, int64_t rows, int64_t row_bytes, double shar
 	}
 }
 
-/* Normal numbers times `spread`. */
+static void drop_signs(float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		x[i] = fabsf(x[i]);
+}
+
+/* Normal numbers times `spread`, of f32 perhaps without their signs. */
 static struct hys_buffer *filled(struct bench_data *data, hys_dtype dtype, int64_t rows, int64_t n,
-				 double spread, double share)
+				 double spread, double share, bool positive)
 {
 	const int64_t bytes = n * (int64_t)hys_dtype_size(dtype);
 	struct hys_buffer *buffer = new_buffer(data, bytes);
@@ -128,6 +134,8 @@ static struct hys_buffer *filled(struct bench_data *data, hys_dtype dtype, int64
 		char *host = malloc((size_t)bytes + 1);
 		if (host) {
 			bench_fill(host, dtype, n, spread, &data->seed);
+			if (positive)
+				drop_signs((float *)(void *)host, n);
 			if (share > 0)
 				repeat_rows(host, rows, bytes / rows, share);
 			upload(data, buffer, host, bytes);
@@ -143,14 +151,21 @@ struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t
 			       int64_t n1, int64_t n2, double spread)
 {
 	const int64_t n = n0 * (rank > 1 ? n1 : 1) * (rank > 2 ? n2 : 1);
-	return hys_device(filled(data, dtype, n0, n, spread, 0), 0, dtype, rank, n0, n1, n2);
+	return hys_device(filled(data, dtype, n0, n, spread, 0, false), 0, dtype, rank, n0, n1, n2);
 }
 
 struct hys_tensor bench_rows(struct bench_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
 			     int64_t n1, int64_t n2, double share)
 {
 	const int64_t n = n0 * n1 * (rank > 2 ? n2 : 1);
-	return hys_device(filled(data, dtype, n0, n, 1, share), 0, dtype, rank, n0, n1, n2);
+	return hys_device(filled(data, dtype, n0, n, 1, share, false), 0, dtype, rank, n0, n1, n2);
+}
+
+struct hys_tensor bench_weights(struct bench_data *data, int64_t rows, int64_t heads, double share,
+				bool positive)
+{
+	return hys_device(filled(data, HYS_F32, rows, rows * heads, 1, share, positive), 0, HYS_F32,
+			  2, rows, heads, 0);
 }
 
 /* Marks `count` of `choices` places (Floyd's sampling). */

@@ -28,6 +28,9 @@ struct hys_tensor bench_tensor(struct bench_data *data, hys_dtype dtype, int32_t
 /* Normal values [n0, n1] or [n0, n1, n2]; `share` of the rows are like the one before. */
 struct hys_tensor bench_rows(struct bench_data *data, hys_dtype dtype, int32_t rank, int64_t n0,
 			     int64_t n1, int64_t n2, double share);
+/* f32 [rows, heads], the same, of both signs or positive. */
+struct hys_tensor bench_weights(struct bench_data *data, int64_t rows, int64_t heads, double share,
+				bool positive);
 /* Normal values [keys, dim], whose rows have norms as --key-spread says. */
 struct hys_tensor bench_keys(struct bench_data *data, hys_dtype dtype, int64_t keys, int64_t dim,
 			     double sigma);

@@ -18,7 +18,7 @@ static void make_select(struct bench_data *d, const struct bench *b, struct hys_
 	args->method = b->problem.choosing.method;
 	args->index_q = bench_rows(d, s->dtype, 3, b->rows, s->heads, s->dim, share);
 	args->index_k = bench_keys(d, s->dtype, entries, s->dim, (double)b->key_spread / 10);
-	args->index_w = bench_rows(d, HYS_F32, 2, b->rows, s->heads, 0, share);
+	args->index_w = bench_weights(d, b->rows, s->heads, share, b->positive_weights);
 	args->indices = bench_tensor(d, HYS_I32, 3, b->rows, s->groups, b->topk, 0);
 	args->counts = bench_tensor(d, HYS_I32, 2, b->rows, s->groups, 0, 0);
 	if (f8) {

@@ -72,6 +72,7 @@ enum {
 	KEY_SPEEDS,
 	KEY_DOCUMENTS,
 	KEY_SPLIT,
+	KEY_WEIGHTS,
 	KEY_TWICE,
 	KEY_SWEEP,
 	KEY_TRACE,
@@ -111,6 +112,8 @@ static const struct argp_option options[] = {
 	{"method", KEY_METHOD, "NAME", 0, "exact (default), coarse or coarse_to_fine", 0},
 	{"key-spread", KEY_SPREAD, "SIGMA", 0,
 	 "Select: norms of keys are log-normal, in tenths, alike for 64 of them (default 0)", 0},
+	{"weights", KEY_WEIGHTS, "NAME", 0,
+	 "Select: weights of heads are both (default: of both signs) or positive", 0},
 	{"mask", KEY_MASK, "NAME", 0, "causal (default) or full", 0},
 	{"device", 'd', "DEVICE", 0,
 	 "A backend, a device's name or number, or all (default: the first)", 0},
@@ -206,6 +209,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 	static const char *const methods[] = {"default", "exact", "coarse", "coarse_to_fine"};
 	static const char *const splits[] = {"static", "equal", "guided"};
 	static const char *const masks[] = {"causal", "full"};
+	static const char *const weights[] = {"both", "positive"};
 	struct bench *bench = state->input;
 	switch (key) {
 	case 'm':
@@ -257,6 +261,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 		break;
 	case KEY_MASK:
 		bench->full = tool_choice(state, "--mask", argument, masks, 2) == 1;
+		break;
+	case KEY_WEIGHTS:
+		bench->positive_weights =
+			tool_choice(state, "--weights", argument, weights, 2) == 1;
 		break;
 	case ARGP_KEY_ARG:
 		if (bench->op)
