@@ -2,7 +2,7 @@
  *
  * A work-group scans the keys for a tile of 64 lines. Two warpgroups (of e4m3, four) hold 256 keys
  * each, as A fragments in registers; the heads of one line after another are the columns of B. One
- * more warp copies keys and packed heads to a ring in local memory. The heads of a line are summed
+ * more warpgroup copies keys and packed heads to a ring in local memory. The heads of a line are summed
  * in the work-items that hold them, then over four lanes. Two warpgroups have two sets of sums each,
  * so that one is made while the other is added up; four have one, and take turns.
  * Options besides those of select_scan.clh: KEY_GROUPS (warpgroups), KEY_SETS (64 keys each of one),
@@ -20,7 +20,9 @@
 
 #define WARPS (4 * KEY_GROUPS)
 #define CONSUMERS (WARPS * 32)
-#define ITEMS (CONSUMERS + 128) /* a warpgroup more, of which one warp copies */
+/* Warps that copy: all walk the same slots, each copies a part of a tile of keys, one copies lines. */
+#define PRODUCERS 4
+#define ITEMS (CONSUMERS + PRODUCERS * 32)
 #define TILE_BYTES (64 * ROW_BYTES)
 #define SLOTS (131072 / TILE_BYTES)
 #define PENDING 3 /* tiles of keys that are copied ahead of the one that is handed over */
@@ -38,11 +40,17 @@
 
 #include "select_sums.clh"
 
+/* By turns for each warp of each group. */
+#define PLACE_IN_BLOCK(i)                                                                       \
+	((i) / 4 % KEY_GROUPS * (KEY_SETS * 64) + (i) / (64 * KEY_GROUPS) * 64 + (i) % 4 * 16 + \
+	 (i) / (4 * KEY_GROUPS) % 16)
+#include "select_skip.clh"
+
 /* ---- local memory ---- */
 
 struct slot {
-	int line;  /* of the tile; for a tile of keys: how many lines follow, -1 = the end */
-	int block; /* for a tile of keys: its block's number */
+	int line; /* of the tile; for a tile of keys: how many lines follow, -1 = the end */
+	int block; /* for a tile of keys: its block's number; less than 0: ~ that, in select_skip.clh's order */
 };
 
 struct shared {
@@ -83,7 +91,7 @@ INLINE void prepare_shared(const struct shared *s)
 		s->lines[NO_LINE] = none;
 		s->thresholds[NO_LINE] = 0.0f;
 		for (uint i = 0; i < SLOTS; i++) {
-			barrier_init(s->full + i * 8u, 32);
+			barrier_init(s->full + i * 8u, PRODUCERS);
 			barrier_init(s->empty + i * 8u, WARPS);
 		}
 		ASM("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -92,154 +100,7 @@ INLINE void prepare_shared(const struct shared *s)
 		s->counts[i] = 0;
 }
 
-/* ---- the producer: one warp ---- */
-
-struct producer {
-	uint lane;
-	uint issued, handed; /* slots */
-	bool aligned;	     /* keys can be copied by 16 bytes */
-};
-
-/* The arrival of one, and of `bytes` that copies will bring. */
-INLINE void expect_bulk(uint at, uint bytes)
-{
-	ASM("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
-}
-
-/* A multiple of 16 bytes, of those that the barrier expects. */
-INLINE void copy_expected(uint to, const __global void *from, uint bytes, uint barrier_at)
-{
-	ASM("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
-	    "[%3];" ::"r"(to),
-	    "l"(from), "r"(bytes), "r"(barrier_at)
-	    : "memory");
-}
-
-/* Waits for the next slot to be free. */
-INLINE uint take_slot(const struct shared *s, const struct producer *p)
-{
-	const uint slot = p->issued % SLOTS;
-	barrier_wait(s->empty + slot * 8u, (p->issued / SLOTS & 1u) ^ 1u);
-	return slot;
-}
-
-/* Hands over slots until at most `pending` are left, whose copies may be under way. */
-INLINE void hand_over(const struct shared *s, struct producer *p, uint pending)
-{
-	while (p->issued - p->handed > pending) {
-		fence_async();
-		barrier_arrive(s->full + p->handed % SLOTS * 8u);
-		p->handed++;
-	}
-}
-
-INLINE void copy_chunk(uint to, const __global uchar *from, int bytes, bool aligned)
-{
-	if (aligned) {
-		copy16(to, from, (uint)bytes);
-		return;
-	}
-	const uint4 x = load_chunk(from, bytes);
-	ASM("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z),
-	    "r"(x.w)
-	    : "memory");
-}
-
-/* 64 keys from a position on; those past the last are the last, which nobody asks for. */
-INLINE void copy_keys(const struct shared *s, const struct producer *p, uint slot, struct keys keys,
-		      struct range range, int position)
-{
-	const uint chunk = p->lane % CHUNKS;
-	const int bytes = clamp(DIM * UNIT_BYTES - (int)chunk * 16, 0, 16);
-	const uint to = local_address(s->ring) + slot * TILE_BYTES + chunk / 8u * (64 * 128);
-	const __global uchar *from = keys.first + (bytes ? chunk * 16u : 0u);
-	ROLLED for (uint row = p->lane / CHUNKS; row < 64; row += 32 / CHUNKS)
-	{
-		const int at = min(position + (int)row, range.count - 1);
-		const long key = range.first + (long)at * range.step;
-		copy_chunk(to + swizzled(row, chunk % 8u * 16u), from + key * keys.pitch, bytes,
-			   p->aligned);
-	}
-}
-
-/* The keys of a block, tile by tile. */
-INLINE void produce_keys(const struct shared *s, struct producer *p, struct keys keys,
-			 struct range range, int block, int count)
-{
-	for (int t = 0; t < KEY_TILES; t++) {
-		const uint slot = take_slot(s, p);
-		copy_keys(s, p, slot, keys, range, block * BLOCK_KEYS + t * 64);
-		copy_commit();
-		if (p->lane == 0) {
-			s->slots[slot].line = count;
-			s->slots[slot].block = block;
-		}
-		p->issued++;
-		COPY_WAIT(PENDING);
-		hand_over(s, p, PENDING);
-	}
-	COPY_WAIT(0);
-	hand_over(s, p, 0);
-}
-
-/* A line's packed heads and weights. */
-INLINE void produce_line(const struct shared *s, struct producer *p, const __global uchar *packed,
-			 const __global float *weights, int line)
-{
-	const uint slot = take_slot(s, p), full = s->full + slot * 8u;
-	if (p->lane == 0) {
-		s->slots[slot].line = line;
-		if (line == NO_LINE) {
-			barrier_arrive(full);
-		} else {
-			expect_bulk(full, PACKED_BYTES + PACKED_WEIGHTS * 4);
-			copy_expected(local_address(s->ring) + slot * TILE_BYTES,
-				      packed + line * (long)PACKED_BYTES, PACKED_BYTES, full);
-			copy_expected(local_address(s->weights) + slot * (PACKED_WEIGHTS * 4u),
-				      weights + line * PACKED_WEIGHTS, PACKED_WEIGHTS * 4, full);
-		}
-	} else {
-		barrier_arrive(full);
-	}
-	p->issued++;
-	p->handed++;
-}
-
-/* A bit for each line of the tile that has entries in a block; this lane asks for two. */
-INLINE ulong lines_of_block(const struct shared *s, struct range range, int block, uint lane)
-{
-	const int from = block * BLOCK_KEYS, to = from + BLOCK_KEYS;
-	const uint low = ballot(meets(s->lines[lane], range, from, to));
-	const uint high = ballot(meets(s->lines[lane + 32u], range, from, to));
-	return (ulong)high << 32 | low;
-}
-
-/* Block after block: the keys, then the lines that want them. `packed` and `weights` are those of the
- * tile's first line. */
-INLINE void produce(const struct shared *s, struct keys keys, const __global uchar *packed,
-		    const __global float *weights, struct range range, int split, int splits)
-{
-	struct producer p = {(uint)get_local_id(0) & 31u, 0, 0,
-			     (((long)keys.first | keys.pitch) & 15) == 0};
-	for (int block = split; block * BLOCK_KEYS < range.count; block += splits) {
-		ulong wanted = lines_of_block(s, range, block, p.lane);
-		const int count = (int)popcount(wanted);
-		if (count == 0)
-			continue;
-		produce_keys(s, &p, keys, range, block, count);
-		for (int i = 0; i < count; i++) {
-			produce_line(s, &p, packed, weights, 63 - (int)clz(wanted & -wanted));
-			wanted &= wanted - 1;
-		}
-		for (int i = count; i % LINES_AT_ONCE; i++)
-			produce_line(s, &p, packed, weights, NO_LINE);
-	}
-	const uint slot = take_slot(s, &p);
-	if (p.lane == 0)
-		s->slots[slot].line = -1;
-	p.issued++;
-	hand_over(s, &p, 0);
-}
+#include "select_producers.clh"
 
 /* ---- the consumers: KEY_GROUPS warpgroups ---- */
 
@@ -337,13 +198,14 @@ INLINE void load_fragments(struct fragment fragments[STEPS], uint tile, uint war
 }
 
 /* Scales of the keys whose scores come to this work-item, from its first position on. */
-INLINE void load_scales(const struct keys *keys, struct range range, int position,
-			float scales[KEY_SETS / 2])
+INLINE void load_scales(const struct keys *keys, struct range range, const __global int *order,
+			int position, float scales[KEY_SETS / 2])
 {
 	UNROLL for (int i = 0; i < KEY_SETS / 2; i++)
 	{
 		const int at = min(position + i * 128, range.count - 1);
-		scales[i] = key_scale(keys, range.first + (long)at * range.step);
+		const long key = range.first + (long)at * range.step;
+		scales[i] = key_scale(keys, order ? order[key] : key);
 	}
 }
 
@@ -451,8 +313,9 @@ INLINE void score_line(const struct shared *s, const struct sink *sink, struct c
 }
 #endif
 
+/* `order`: select_skip.clh's, of the blocks that are ordered. */
 INLINE void consume(const struct shared *s, const struct sink *sink, const struct keys *of,
-		    struct range range)
+		    struct range range, const __global int *order)
 {
 	const uint item = (uint)get_local_id(0);
 	struct consumer c = {item & 31u, item / 32u, local_address(s->ring), 0};
@@ -464,7 +327,9 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 	while (true) {
 		wait_slot(s, c.at);
 		const int count = s->slots[c.at % SLOTS].line;
-		const int block = s->slots[c.at % SLOTS].block;
+		const int coded = s->slots[c.at % SLOTS].block;
+		const bool ordered = order && coded < 0;
+		const int block = ordered ? ~coded : coded;
 		if (count < 0)
 			break;
 		struct fragment keys[KEY_SETS][STEPS];
@@ -486,7 +351,7 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 		}
 		c.position = block * BLOCK_KEYS + own;
 		c.key = range.first + c.position * range.step;
-		load_scales(of, range, c.position, c.scales);
+		load_scales(of, range, ordered ? order : 0, c.position, c.scales);
 		for (int i = 0; i < count; i += LINES_AT_ONCE)
 			SCORE_LINES(s, sink, &c, keys, range);
 	}
@@ -494,51 +359,84 @@ INLINE void consume(const struct shared *s, const struct sink *sink, const struc
 
 /* ---- the kernel ---- */
 
-/* Scores all entries and lists those above the threshold; or, sampled, scores a sample of each
- * line's. Work-groups: tiles of lines times sc.splits (of a sample: 1), the costliest tiles first; of a
- * sample later rows, which tend to see more. */
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_ARGS, KEY_ARGS,
-									   int sampled)
+/* Scores entries of a tile of lines and lists those above the threshold; or, sampled, scores a sample of each
+ * line's. `skipping`: without reaches. `ends`: two numbers. */
+INLINE void scan_tile(const struct scan *pass, __global uchar *work, long work_at, struct keys keys,
+		      bool sampled, struct skipping skipping, __local uchar *memory,
+		      __local int *ends)
 {
-	LARGE_LOCAL(memory, LOCAL_BYTES)
-	__local int ends[2];
+	const struct scan sc = *pass;
 	const struct shared s = lay_out(memory);
-	const struct keys keys = KEYS;
 	const int item = (int)get_local_id(0), splits = sampled ? 1 : sc.splits;
 	const int number = (int)get_group_id(0) / splits, split = (int)get_group_id(0) % splits;
-	const long tile = sampled ? (int)get_num_groups(0) - 1 - number : AT(const int, order)[number];
+	const long tile =
+		sampled ? (int)get_num_groups(0) - 1 - number : AT(const int, order)[number];
 	const long first = tile * TILE_LINES;
 	load_tile(AT(const struct line, table), AT(const float, thresholds), sc.lines, tile, ITEMS,
 		  sampled, s.lines, s.thresholds);
 	prepare_shared(&s);
 	barrier(CLK_LOCAL_MEM_FENCE);
-	const struct range range =
-		range_of(tile_interval(s.lines, ends), sampled ? sc.samples_room : 0);
+	struct range range = range_of(tile_interval(s.lines, ends), sampled ? sc.samples_room : 0);
+	if (skipping.order) { /* blocks lie in one segment each */
+		const int before = range.first % BLOCK_KEYS;
+		range.first -= before;
+		range.count += before;
+	}
 	if (sampled && item == 0)
 		AT(struct range, tiles)[tile] = range;
 	if (item >= CONSUMERS) {
 		GIVE_REGISTERS(PRODUCER_REGISTERS);
-		if (item < CONSUMERS + 32)
-			produce(&s, keys, AT(const uchar, packed) + first * PACKED_BYTES,
-				AT(const float, weights) + first * PACKED_WEIGHTS, range, split,
-				splits);
+		const struct part part = {AT(const uchar, packed) + first * PACKED_BYTES,
+					  AT(const float, weights) + first * PACKED_WEIGHTS, split,
+					  splits};
+		skipping.reaches = AT(const float, reaches) + first;
+		produce(&s, keys, &part, range, &skipping,
+			(int)min(sc.lines - first, (long)TILE_LINES));
 		return;
 	}
 	TAKE_REGISTERS(CONSUMER_REGISTERS);
 	const uint lane = (uint)item & 31u, warp = (uint)item / 32u;
 	const long lists = (long)splits * LINE_LISTS;
-	const long list = first * lists + split * LINE_LISTS + warp;
-	const struct sink sink = {sampled != 0,
+	/* those of a warp next to each other: all parts of a line's lists have keys of all its splits */
+	const long list = first * lists + (long)warp * splits + split;
+	const struct sink sink = {sampled,
 				  sampled ? AT(uchar, samples) + first * sc.samples_room * 4
 					  : AT(uchar, lists) + list * sc.capacity * 8,
 				  sampled ? (long)sc.samples_room * 4 : lists * sc.capacity * 8,
 				  sc.capacity};
-	consume(&s, &sink, &keys, range);
+	consume(&s, &sink, &keys, range, skipping.order);
 	if (sampled)
 		return;
 	warp_sync();
 	for (long i = lane; i < TILE_LINES && first + i < sc.lines; i += 32)
 		AT(int, counts)[list + i * lists] = s.counts[i * WARPS + warp];
+}
+
+/* All entries, unless scan_in_order() has them, or a sample. Work-groups: tiles of lines times sc.splits (of a
+ * sample: 1), the costliest tiles first; of a sample later rows, which tend to see more. */
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_keys(SCAN_ARGS, KEY_ARGS,
+									   int sampled)
+{
+	LARGE_LOCAL(memory, LOCAL_BYTES)
+	__local int ends[2];
+	const struct keys keys = KEYS;
+	const struct skipping none = {0, 0, 0, 0};
+	if (!sampled && skips(&sc, work + work_at))
+		return;
+	scan_tile(&sc, work, work_at, keys, sampled != 0, none, memory, ends);
+}
+
+/* Where the pass skips: entries within reach. Work-groups as of scan_keys. */
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan_in_order(SCAN_ARGS, KEY_ARGS)
+{
+	LARGE_LOCAL(memory, LOCAL_BYTES)
+	__local int ends[2];
+	const struct keys keys = KEYS;
+	const struct skipping skipping = {AT(const int, key_order), AT(const float, block_norms), 0,
+					  sc.segments};
+	if (!skips(&sc, work + work_at))
+		return;
+	scan_tile(&sc, work, work_at, keys, false, skipping, memory, ends);
 }
 
 #include "select_choose.clh"

@@ -4,7 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 
-/* As in select_scan.clh and select_order.clh. */
+/* As in select_scan.clh, select_order.clh and select_skip.clh. */
+#define SEGMENT 8192 /* keys */
+#define JUDGED_LINES 64
+#define SORT_ITEMS 512
+#define PREPARE_ITEMS 128
 #define TILE_LINES 64 /* a multiple of what any scan takes */
 #define KEY_ITEMS 256 /* keys that a work-group measures */
 #define CHUNKS_MOST 512
@@ -33,8 +37,12 @@
 	"prepare_lines", "find_thresholds", "find_thresholds_many", "scan_keys", "choose_listed", \
 		"choose_long", "repair_lines", "count_nan_rows"
 
+#define SKIPPING_ENTRIES \
+	"judge_skipping", "order_keys", "find_reaches", "scan_in_order", "name_listed"
+
 static const char *const entries[] = {ENTRIES, NULL};
-static const char *const e4m3_entries[] = {ENTRIES, "measure_keys", NULL};
+static const char *const wgmma_entries[] = {ENTRIES, SKIPPING_ENTRIES, NULL};
+static const char *const e4m3_entries[] = {ENTRIES, SKIPPING_ENTRIES, "measure_keys", NULL};
 
 static void define(const struct hys_ocl_source *source, const struct hys_ocl_device *device,
 		   const struct hys_problem *problem, struct hys_ocl_options *options)
@@ -55,13 +63,14 @@ static void define(const struct hys_ocl_source *source, const struct hys_ocl_dev
 }
 
 const struct hys_ocl_scan hys_ocl_scan_wgmma = {
-	.source = {"select_wgmma.cl", entries, define, NULL, "sm_90a"},
+	.source = {"select_wgmma.cl", wgmma_entries, define, NULL, "sm_90a"},
 	.local_bytes = 143360,
 	.items = 384,
 	.tile_lines = 64,
 	.line_lists = 8,
 	.key_groups = 2,
 	.key_sets = 4,
+	.skips = true,
 };
 
 /* Keys of one byte a channel take half the registers: there is room for twice as many warpgroups. */
@@ -74,6 +83,7 @@ const struct hys_ocl_scan hys_ocl_scan_wgmma_e4m3 = {
 	.key_groups = 4,
 	.key_sets = 4,
 	.e4m3 = true,
+	.skips = true,
 };
 
 /* Tensor cores of sm_80 and newer, 48 KiB of local memory. */
@@ -159,14 +169,31 @@ static int32_t splits_of(const struct hys_ocl_scan *scan, const struct hys_devic
 	return splits;
 }
 
-/* Entries of one list: 2.5 times K in all lists of a line, and more where they are short, which are less
- * even. */
+/* Keys that a work-group scans at a time; samples come in whole such blocks. */
+static int64_t block_keys(const struct hys_ocl_scan *scan)
+{
+	return (int64_t)64 * scan->key_groups * scan->key_sets;
+}
+
+/* Entries that a line's lists should have room for: 2.5 times K; more where a sample of a 32nd, of SAMPLES_MOST at
+ * most, says less of the threshold. As sample_rank() of select_scan.clh has it, `rank` of the sample lie above it, and
+ * three standard deviations more may. Never less for more entries: plans are made for the most. */
+static double entries_listed(const struct hys_ocl_scan *scan, double topk, double visible)
+{
+	const double samples = fmin(fmax(visible / 32, (double)block_keys(scan)), SAMPLES_MOST);
+	const double mean = samples * fmin(1.25 * topk / visible, 1.0);
+	const double rank = fmax(mean + 2 * sqrt(mean), 1.0);
+	return fmin(fmax(2.5 * topk, visible / samples * (rank + 3 * sqrt(rank))), visible);
+}
+
+/* Entries of one list, and more where they are short, which are less even. */
 static int32_t capacity_of(const struct hys_ocl_scan *scan, const struct hys_size *size,
 			   int32_t splits)
 {
+	const double visible = (double)most_entries(size);
+	const double listed = entries_listed(scan, fmin((double)size->topk, visible), visible);
 	const int64_t wanted =
-		hys_ocl_divide_up(5 * hys_min64(size->topk, most_entries(size)) / 2 + 64,
-				  (int64_t)splits * scan->line_lists) +
+		hys_ocl_divide_up((int64_t)listed + 64, (int64_t)splits * scan->line_lists) +
 		(splits > 1 ? CAPACITY_MORE : 0);
 	return (int32_t)hys_max64(CAPACITY_LEAST, hys_round_up(wanted, 8));
 }
@@ -180,19 +207,13 @@ static int64_t packed_bytes(const struct hys_problem *problem)
 	return hys_round_up(heads, 16) * (row <= 128 ? 128 : 256);
 }
 
-/* Keys that a work-group scans at a time; samples come in whole such blocks. */
-static int64_t block_keys(const struct hys_ocl_scan *scan)
-{
-	return (int64_t)64 * scan->key_groups * scan->key_sets;
-}
-
 static int64_t line_bytes(const struct hys_ocl_scan *scan, const struct hys_size *size,
 			  int32_t splits, int32_t samples)
 {
 	const int64_t lists = (int64_t)splits * scan->line_lists, i32 = sizeof(cl_int);
 	return packed_bytes(size->problem) + WEIGHTS_BYTES + (int64_t)2 * LINE_BYTES +
 	       samples * i32 +
-	       lists * (capacity_of(scan, size, splits) * (int64_t)PAIR_BYTES + i32) + 6 * i32;
+	       lists * (capacity_of(scan, size, splits) * (int64_t)PAIR_BYTES + i32) + 7 * i32;
 }
 
 static int64_t pass_limit(const struct hys_device *device)
@@ -240,6 +261,7 @@ static void lay_out_lines(struct layout *layout, const struct hys_ocl_scan *scan
 	pass->thresholds = take(layout, lines * i32);
 	pass->floors = take(layout, lines * i32);
 	pass->errors = take(layout, lines * i32);
+	pass->reaches = take(layout, lines * i32);
 	pass->tiles = take(layout, hys_ocl_divide_up(lines, TILE_LINES) * LINE_BYTES);
 	pass->samples = take(layout, hys_round_up(lines, TILE_LINES) * pass->samples_room * i32);
 	pass->lists = take(layout, lines * lists * pass->capacity * PAIR_BYTES);
@@ -248,10 +270,24 @@ static void lay_out_lines(struct layout *layout, const struct hys_ocl_scan *scan
 	pass->longs = take(layout, lines * i32);
 }
 
-/* What a pass clears before: counts of lines, then what tiles cost. */
+/* What a pass clears before: counts of lines, then what tiles cost, then two sums. */
 static int64_t done_numbers(int64_t lines)
 {
-	return 3 + 2 * lines + hys_ocl_divide_up(lines, TILE_LINES);
+	return 3 + 2 * lines + hys_ocl_divide_up(lines, TILE_LINES) + 2;
+}
+
+/* Keys are skipped in whole segments that a row sees, of which there should be more than one. */
+static void lay_out_skipping(struct layout *layout, const struct hys_ocl_scan *scan,
+			     const struct hys_size *size)
+{
+	struct hys_ocl_scan_pass *pass = &layout->pass;
+	const int64_t segments = size->entries / SEGMENT;
+	if (!scan->skips || most_entries(size) < 2 * (int64_t)SEGMENT)
+		return;
+	pass->segments = (cl_int)segments;
+	pass->key_order = take(layout, segments * SEGMENT * (int64_t)sizeof(cl_int));
+	pass->block_norms =
+		take(layout, segments * SEGMENT / block_keys(scan) * (int64_t)sizeof(cl_float));
 }
 
 static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *device,
@@ -278,6 +314,7 @@ static void lay_out(const struct hys_ocl_scan *scan, const struct hys_device *de
 	pass->done = take(layout, done_numbers(lines) * (int64_t)sizeof(cl_int));
 	pass->order = take(layout, lines / TILE_LINES * (int64_t)sizeof(cl_int));
 	lay_out_repair(layout, size);
+	lay_out_skipping(layout, scan, size);
 	lay_out_lines(layout, scan, size->problem, layout->lines);
 }
 
@@ -356,7 +393,7 @@ static hys_status prepare_lines(const struct job *job, struct hys_error *error)
 	hys_ocl_arg_tensor(&args, &job->args->index_q);
 	hys_ocl_arg_tensor(&args, &job->args->index_q_scale);
 	hys_ocl_arg_tensor(&args, &job->args->index_w);
-	return launch(&args, job->pass.lines, 128, error);
+	return launch(&args, job->pass.lines, PREPARE_ITEMS, error);
 }
 
 static void key_args(struct hys_ocl_args *args, const struct job *job)
@@ -383,6 +420,12 @@ static int64_t samples_most(const struct job *job)
 	return hys_min64(hys_max64(wanted, block), job->pass.samples_room);
 }
 
+/* As many work-groups as may run at a time, or fewer. */
+static int64_t running_groups(const struct job *job, int64_t wanted)
+{
+	return hys_min64(wanted, 4 * (int64_t)job->stream->device->base.info.compute_units);
+}
+
 static hys_status find_thresholds(const struct job *job, struct hys_error *error)
 {
 	struct hys_ocl_args args =
@@ -396,21 +439,58 @@ static hys_status find_thresholds(const struct job *job, struct hys_error *error
 		      items, error);
 }
 
+static int64_t scan_tiles(const struct job *job)
+{
+	return hys_ocl_divide_up(job->pass.lines, TILE_LINES) *
+	       (TILE_LINES / job->scan->tile_lines);
+}
+
 /* All keys, or a sample of them. */
 static hys_status scan_keys(const struct job *job, bool sampled, struct hys_error *error)
 {
-	const int64_t tiles = hys_ocl_divide_up(job->pass.lines, TILE_LINES) *
-			      (TILE_LINES / job->scan->tile_lines);
 	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_KEYS);
 	key_args(&args, job);
 	hys_ocl_arg_i32(&args, sampled);
-	return launch(&args, sampled ? tiles : tiles * job->pass.splits, job->scan->items, error);
+	return launch(&args, scan_tiles(job) * (sampled ? 1 : job->pass.splits), job->scan->items,
+		      error);
 }
 
-/* As many work-groups as may run at a time, or fewer. */
-static int64_t running_groups(const struct job *job, int64_t wanted)
+/* Finds out whether skipping keys pays; if it does, puts them in order and finds what lines reach. */
+static hys_status prepare_skipping(const struct job *job, struct hys_error *error)
 {
-	return hys_min64(wanted, 4 * (int64_t)job->stream->device->base.info.compute_units);
+	hys_status status = HYS_OK;
+	struct hys_ocl_args args = begin(job, HYS_OCL_SCAN_JUDGE);
+	key_args(&args, job);
+	hys_ocl_arg_tensor(&args, &job->args->index_q);
+	HYS_TRY(launch(&args, JUDGED_LINES, PREPARE_ITEMS, error));
+	args = begin(job, HYS_OCL_SCAN_ORDER);
+	key_args(&args, job);
+	HYS_TRY(launch(&args, job->pass.segments, SORT_ITEMS, error));
+	args = begin(job, HYS_OCL_SCAN_REACHES);
+	hys_ocl_arg_tensor(&args, &job->args->index_q);
+	/* as many for each unit as 3 and 4, of which so many run there at a time, divide */
+	HYS_TRY(launch(&args, hys_min64(job->pass.lines, 3 * running_groups(job, job->pass.lines)),
+		       PREPARE_ITEMS, error));
+cleanup:
+	return status;
+}
+
+/* All keys, or where that pays those that may exceed thresholds: the device decides. */
+static hys_status scan_all(const struct job *job, struct hys_error *error)
+{
+	hys_status status = HYS_OK;
+	struct hys_ocl_args args;
+	if (job->pass.segments == 0)
+		return scan_keys(job, false, error);
+	HYS_TRY(prepare_skipping(job, error));
+	HYS_TRY(scan_keys(job, false, error));
+	args = begin(job, HYS_OCL_SCAN_IN_ORDER);
+	key_args(&args, job);
+	HYS_TRY(launch(&args, scan_tiles(job) * job->pass.splits, job->scan->items, error));
+	args = begin(job, HYS_OCL_SCAN_NAME);
+	HYS_TRY(launch(&args, running_groups(job, job->pass.lines), ORDER_ITEMS, error));
+cleanup:
+	return status;
 }
 
 /* `step`: for lines whose lists fit into a work-group's registers, or for the others. */
@@ -463,7 +543,7 @@ static hys_status run_pass(const struct job *job, struct hys_error *error)
 	HYS_TRY(prepare_lines(job, error));
 	HYS_TRY(scan_keys(job, true, error));
 	HYS_TRY(find_thresholds(job, error));
-	HYS_TRY(scan_keys(job, false, error));
+	HYS_TRY(scan_all(job, error));
 	HYS_TRY(choose_listed(job, HYS_OCL_SCAN_CHOOSE, error));
 	/* there are none if all the room of a line's lists can be held, and nothing is scored again */
 	if (job->scan->e4m3 ||

@@ -10,12 +10,18 @@ enum hys_ocl_scan_step {
 	HYS_OCL_SCAN_PREPARE,
 	HYS_OCL_SCAN_THRESHOLDS,
 	HYS_OCL_SCAN_THRESHOLDS_MANY, /* where samples are larger */
-	HYS_OCL_SCAN_KEYS, /* a sample, before the thresholds; then all */
+	HYS_OCL_SCAN_KEYS,	      /* a sample, before the thresholds; then all */
 	HYS_OCL_SCAN_CHOOSE,
 	HYS_OCL_SCAN_CHOOSE_LONG,
 	HYS_OCL_SCAN_REPAIR,
 	HYS_OCL_SCAN_NAN_ROWS, /* once, at the end */
-	HYS_OCL_SCAN_MEASURE   /* e4m3: once, before all */
+	/* by wgmma, behind the thresholds: select_skip.clh */
+	HYS_OCL_SCAN_JUDGE,
+	HYS_OCL_SCAN_ORDER,
+	HYS_OCL_SCAN_REACHES,
+	HYS_OCL_SCAN_IN_ORDER, /* behind the scan of all keys: one of the two has nothing to do */
+	HYS_OCL_SCAN_NAME,
+	HYS_OCL_SCAN_MEASURE /* e4m3: once, before all */
 };
 
 /* detail of the rows: `source` first. */
@@ -28,6 +34,7 @@ struct hys_ocl_scan {
 	int32_t key_groups;  /* warpgroups that score in a work-group of wgmma */
 	int32_t key_sets;    /* of 64 keys, of each of them at a time */
 	bool e4m3;
+	bool skips; /* can skip keys by their norms */
 };
 
 /* struct scan of select_scan.clh. Offsets are bytes into the workspace. */
@@ -36,12 +43,15 @@ struct hys_ocl_scan_pass {
 		cl_long at, by;
 	} gaps[HYS_GAPS_MAX];
 	cl_long line_first, lines;
-	cl_long rows, packed, weights, table, thresholds, floors, tiles, samples, lists, counts, flags;
+	cl_long rows, packed, weights, table, thresholds, floors, tiles, samples, lists, counts,
+		flags;
 	cl_long errors, longest;
+	cl_long key_order, block_norms, reaches;
 	cl_long done, order, repairs, longs, scratch;
 	cl_int groups, scored;
 	cl_int samples_room, capacity, splits;
 	cl_int repair_slots, repair_chunk, repair_chunks, room;
+	cl_int segments;
 	cl_float scale;
 };
 

@@ -133,6 +133,21 @@ static void spread_norms(double *k, int64_t entries, int32_t dim, struct rng *rn
 	}
 }
 
+/* Pairs of opposite heads with opposite weights score alike: to a bound that forgets the weights' signs they would
+ * cancel. */
+static void oppose_heads(struct select_data *data)
+{
+	const struct hys_scoring *s = &data->problem.scoring;
+
+	for (int64_t i = 0; i < data->visible.rows * s->heads; i++) {
+		if (i % s->heads % 2 == 0)
+			continue;
+		for (int32_t d = 0; d < s->dim; d++)
+			data->q[i * s->dim + d] = -data->q[(i - 1) * s->dim + d];
+		data->w[i] = -data->w[i - 1];
+	}
+}
+
 static void fill_values(struct select_data *data, struct rng *rng)
 {
 	const struct hys_scoring *s = &data->problem.scoring;
@@ -145,6 +160,9 @@ static void fill_values(struct select_data *data, struct rng *rng)
 		rng_fill_integers(rng, data->w, w_count, -2, 3);
 		if (data->about->values == SCORES_SPREAD)
 			spread_norms(data->k, data->visible.entries, s->dim, rng);
+		if (data->about->values == SCORES_SPREAD &&
+		    data->about->activation == HYS_ACTIVATION_NONE)
+			oppose_heads(data);
 	} else if (data->about->values == SCORES_FEW || data->about->values == SCORES_ZERO) {
 		const int64_t high = data->about->values == SCORES_FEW ? 2 : 1;
 
