@@ -161,7 +161,7 @@ expect "failure as JSON" 2 '^."error":"missing.safetensors: cannot be opened' sh
 expect "full standard output" 2 "standard output cannot be written" sh -c '"$1" devices > /dev/full' sh "$hyscale"
 expect "unwritable output" 2 "cannot be written" "$hyscale" run select "$good" /nonexistent/x.safetensors --device openmp
 
-expect "bench select" 0 '"fraction_of_peak":[0-9]' "$hyscale" bench select --device openmp --rows 32 --keys 96 --pause 0 --share 0 --key-spread 0 --index-heads 4 --index-dim 16 --topk 8 \
+expect "bench select" 0 '"fraction_of_peak":[0-9]' "$hyscale" bench select --device openmp --rows 32 --keys 96 --pause 0 --share 0 --key-spread 0 --weights positive --index-heads 4 --index-dim 16 --topk 8 \
     --repeat 2 --json
 for op in attention_forward attention_backward indexer_loss pool dense_forward dense_backward; do
     measure "bench $op" 0 '"fraction_of_peak":[0-9]' "$hyscale" bench $op --device openmp --rows 32 --keys 96 --index-heads 4 \
