@@ -312,6 +312,7 @@ struct hys_fields {
 
 const struct hys_fields *hys_op_fields(hys_op op);
 bool hys_is_pooling(hys_op op);
+bool hys_is_select(hys_op op);
 #define HYS_FIELDS_MAX 24
 
 /* Sizes by enum hys_dim; -1 = not bound yet. */

@@ -161,6 +161,12 @@ bool hys_is_pooling(hys_op op)
 	return op == HYS_OP_POOL || op == HYS_OP_POOL_BACKWARD;
 }
 
+bool hys_is_select(hys_op op)
+{
+	return op == HYS_OP_SELECT || op == HYS_OP_SELECT_COARSE ||
+	       op == HYS_OP_SELECT_COARSE_TO_FINE;
+}
+
 const struct hys_fields *hys_op_fields(hys_op op)
 {
 	return &op_fields[op];

@@ -79,12 +79,6 @@ struct shapes {
 	int64_t rows, least, few, keys;
 };
 
-static bool is_select(hys_op op)
-{
-	return op == HYS_OP_SELECT || op == HYS_OP_SELECT_COARSE ||
-	       op == HYS_OP_SELECT_COARSE_TO_FINE;
-}
-
 /* Exact select neither scores rows that see no more than they keep nor chooses from them: none
  * of these rows is such a one, else what choosing takes would be taken for work. */
 static struct shapes shapes_of(const struct probe *probe, int64_t rows)
@@ -92,7 +86,7 @@ static struct shapes shapes_of(const struct probe *probe, int64_t rows)
 	const struct hys_plan *plan = probe->picker->plan;
 	const int64_t pool = plan->problem.scoring.pool;
 	const int64_t kept = probe->op == HYS_OP_SELECT ? plan->problem.choosing.topk_max : 0;
-	const int64_t wanted = is_select(probe->op) ? rows + kept * pool : 64 * pool;
+	const int64_t wanted = hys_is_select(probe->op) ? rows + kept * pool : 64 * pool;
 	const int64_t keys = hys_min64(plan->keys_max, hys_max64(KEYS_MOST * pool, 4 * wanted));
 	const int64_t few = hys_min64(wanted, hys_max64(keys / 2, 1));
 
@@ -106,7 +100,7 @@ static int64_t most_rows(const struct probe *probe)
 	const struct hys_device_info *info = &probe->device->info;
 	int64_t rows = hys_max64(ROWS_LEAST, hys_min64(plan->rows_max / PART_OF_ROWS, ROWS_MOST));
 
-	if (is_select(probe->op)) {
+	if (hys_is_select(probe->op)) {
 		const int64_t row_bytes = (int64_t)scoring->heads * scoring->dim *
 					  (int64_t)hys_dtype_size(scoring->dtype);
 		const int64_t fill = (int64_t)info->compute_units * TILE_ROWS;

@@ -135,10 +135,8 @@ static int64_t few_keys(const struct rehearsal *r)
 {
 	const int64_t pool = r->plan->problem.scoring.pool;
 	const int64_t kept = r->plan->problem.choosing.topk_max;
-	const bool selects = r->op == HYS_OP_SELECT || r->op == HYS_OP_SELECT_COARSE ||
-			     r->op == HYS_OP_SELECT_COARSE_TO_FINE;
 
-	return hys_max64(64, selects ? 2 * kept : 0) * pool;
+	return hys_max64(64, hys_is_select(r->op) ? 2 * kept : 0) * pool;
 }
 
 /* Rows at the end of the largest document, of a shorter one until it fits; and as long a call

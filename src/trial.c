@@ -17,12 +17,6 @@
 
 /* ---- which tensors ---- */
 
-static bool is_select(hys_op op)
-{
-	return op == HYS_OP_SELECT || op == HYS_OP_SELECT_COARSE ||
-	       op == HYS_OP_SELECT_COARSE_TO_FINE;
-}
-
 static bool listed(const char *name, const char *const *names)
 {
 	for (; *names; names++)
@@ -57,7 +51,7 @@ static bool wanted(const struct hys_trial *trial, const struct hys_field *field)
 	if (trial->op == HYS_OP_INDEXER_LOSS && strcmp(name, "scores") == 0)
 		return false;
 	return strcmp(name, "indices") != 0 || trial->op == HYS_OP_FIDELITY ||
-	       !(attending->flags & HYS_ATTENDING_DENSE) || is_select(trial->op) ||
+	       !(attending->flags & HYS_ATTENDING_DENSE) || hys_is_select(trial->op) ||
 	       trial->op == HYS_OP_INDEXER_LOSS;
 }
 
@@ -91,9 +85,9 @@ static double random_value(const struct hys_trial *trial, const char *name, uint
 		return ldexp(1, (int)random_below(state, 3) - 1);
 	if (strncmp(name, "lse", 3) == 0)
 		return log((double)trial->size.keys + 1) + random_between(state, -1, 1);
-	if (is_select(trial->op) && trial->size.test)
+	if (hys_is_select(trial->op) && trial->size.test)
 		return (double)(random_below(state, 7) - 3);
-	if (is_select(trial->op) && strcmp(name, "index_w") == 0)
+	if (hys_is_select(trial->op) && strcmp(name, "index_w") == 0)
 		return random_between(state, 0.1, 1.7);
 	return random_between(state, -1.7, 1.7);
 }
@@ -214,7 +208,7 @@ static void set_args(struct hys_trial *trial)
 	call->op = trial->op;
 	call->problem = &trial->plan.problem;
 	memcpy(&call->args, &hys_op_fields(trial->op)->args_bytes, sizeof(size_t));
-	if (is_select(trial->op))
+	if (hys_is_select(trial->op))
 		for (int32_t u = 0; u < trial->plan.problem.scoring.groups; u++)
 			call->topk[u] = (int32_t)hys_max64(1, trial->size.topk - u % 2);
 	if (trial->op == HYS_OP_INDEXER_LOSS) {
