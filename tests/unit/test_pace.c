@@ -9,11 +9,12 @@
 
 #include <cmocka.h>
 
-#include "call_case.h"
 #include "clock.h"
 #include "partition.h"
 
-#define DEVICES 2
+#define LANES 2
+#include "lanes_fixture.h"
+
 #define UNITS 8
 #define TILE 64
 #define KEPT 2048
@@ -23,13 +24,6 @@
 #define ROUND_S 100e-6
 #define ROW_S (ROUND_S / (UNITS * TILE))
 #define FLOP_S 0.2e-12
-
-struct fixture {
-	struct hys_context *context;
-	struct fake_device devices[DEVICES];
-	struct fake_plan plan;
-	struct hys_kernel kernels[HYS_OP_COUNT];
-};
 
 /* Of one causal document, whose rows are the last; those that keep all they see take nothing. */
 static hys_status select_rows(const struct hys_kernel *kernel, struct hys_stream *stream,
@@ -55,41 +49,21 @@ static hys_status select_rows(const struct hys_kernel *kernel, struct hys_stream
 
 static int set_up(void **state)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
-	struct hys_context_options options = {.struct_size = sizeof(options), .devices = "openmp"};
+	const struct hys_problem problem = {
+		.struct_size = sizeof(problem),
+		.scoring = {.heads = 4, .dim = 64},
+		.choosing = {.topk_max = KEPT},
+	};
+	struct fixture *f = make_fixture(select_rows);
 
-	assert_non_null(f);
-	assert_int_equal(hys_context_create(&options, &f->context, NULL), HYS_OK);
-	for (int i = 0; i < DEVICES; i++)
-		fake_device_init(&f->devices[i], &f->context->host, "fake");
-	fake_plan_init(&f->plan, f->context, f->devices, DEVICES);
-	for (int i = 0; i < DEVICES; i++) {
+	for (int i = 0; i < LANES; i++) {
 		f->devices[i].base.info.compute_units = UNITS;
 		f->devices[i].base.info.nominal_flops_per_s = 1 / FLOP_S;
 		f->plan.rows_most[i] = ROWS;
 	}
-	call_case_kernels(&f->plan, f->kernels, select_rows);
-	f->plan.plan.problem = (struct hys_problem){
-		.struct_size = sizeof(struct hys_problem),
-		.scoring = {.heads = 4, .dim = 64},
-		.choosing = {.topk_max = KEPT},
-	};
-	assert_int_equal(hys_problem_complete(&f->plan.plan.problem, NULL), HYS_OK);
-	f->plan.plan.rows_max = f->plan.plan.keys_max = ROWS;
-	f->plan.plan.operations = HYS_OP_BIT(HYS_OP_SELECT);
+	plan_fixture(f, &problem, ROWS, HYS_OP_BIT(HYS_OP_SELECT));
 	f->plan.plan.flags = HYS_PLAN_BUFFERS_ONLY;
 	*state = f;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct fixture *f = *state;
-
-	for (int i = 0; i < DEVICES; i++)
-		fake_device_clear(&f->devices[i]);
-	hys_context_destroy(f->context);
-	free(f);
 	return 0;
 }
 

@@ -9,52 +9,26 @@
 
 #include <cmocka.h>
 
-#include "call_case.h"
 #include "partition.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LANES 3
-
-struct fixture {
-	struct hys_context *context;
-	struct fake_device devices[LANES];
-	struct fake_plan plan;
-	struct hys_kernel kernels[HYS_OP_COUNT];
-};
+#include "lanes_fixture.h"
 
 static int set_up(void **state)
 {
-	struct fixture *f = calloc(1, sizeof(*f));
-	struct hys_context_options options = {.struct_size = sizeof(options), .devices = "openmp"};
-
-	assert_non_null(f);
-	assert_int_equal(hys_context_create(&options, &f->context, NULL), HYS_OK);
-	for (int i = 0; i < LANES; i++)
-		fake_device_init(&f->devices[i], &f->context->host, "fake");
-	fake_plan_init(&f->plan, f->context, f->devices, LANES);
-	call_case_kernels(&f->plan, f->kernels, NULL);
-	f->plan.plan.problem = (struct hys_problem){
-		.struct_size = sizeof(struct hys_problem),
+	const struct hys_problem problem = {
+		.struct_size = sizeof(problem),
 		.scoring = {.heads = 4, .dim = 64},
 		.choosing = {.topk_max = 512},
 		.attending = {.heads = 8, .kv_heads = 1, .head_dim = 64},
 	};
-	assert_int_equal(hys_problem_complete(&f->plan.plan.problem, NULL), HYS_OK);
-	f->plan.plan.rows_max = f->plan.plan.keys_max = 1 << 17;
-	f->plan.plan.operations = HYS_OP_BIT(HYS_OP_SELECT) | HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD) |
-				  HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD);
+	struct fixture *f = make_fixture(NULL);
+
+	plan_fixture(f, &problem, 1 << 17,
+		     HYS_OP_BIT(HYS_OP_SELECT) | HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD) |
+			     HYS_OP_BIT(HYS_OP_ATTENTION_BACKWARD));
 	*state = f;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct fixture *f = *state;
-
-	for (int i = 0; i < LANES; i++)
-		fake_device_clear(&f->devices[i]);
-	hys_context_destroy(f->context);
-	free(f);
 	return 0;
 }
 
