@@ -21,8 +21,10 @@
 #define REPEATS 8			/* fewer when they take long: others may disturb */
 #define COPY_BYTES ((int64_t)128 << 20) /* more than caches hold */
 #define COPIES 4			/* in and out */
-/* Devices of one name whose times differ by less are as fast: the rest is chance. */
+/* Devices of one name whose times differ by less are as fast: the rest is chance. So is as much
+ * of what disturbs them. */
 #define ALIKE 1.05
+#define ALIKE_OF_NOISE 0.5
 /* Memory of a device that an exec's workspace may take. */
 #define MEMORY_PART 0.8
 
@@ -305,7 +307,7 @@ static double largest_s(const struct hys_plan *plan, hys_op op, const struct hys
 	return pace->call_s + pace->row_s * (double)rows + pace->flop_s * flops;
 }
 
-void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first)
+void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first, double noise)
 {
 	const uint64_t signature = hys_device_signature(plan->devices[first]);
 	struct hys_pace mean = {0};
@@ -326,7 +328,7 @@ void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first)
 		most = fmax(most, seconds);
 		count++;
 	}
-	if (!(most <= ALIKE * least))
+	if (!(most <= fmax(ALIKE, 1 + ALIKE_OF_NOISE * (noise - 1)) * least))
 		return;
 	mean.call_s /= count;
 	mean.row_s /= count;
@@ -338,7 +340,7 @@ void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first)
 }
 
 /* Those of each name, once. */
-static void even_out(struct hys_plan *plan, hys_op op)
+static void even_out(struct hys_plan *plan, hys_op op, double noise)
 {
 	for (int32_t i = 0; i < plan->device_count; i++) {
 		const uint64_t signature = hys_device_signature(plan->devices[i]);
@@ -347,7 +349,7 @@ static void even_out(struct hys_plan *plan, hys_op op)
 		while (hys_device_signature(plan->devices[first]) != signature)
 			first++;
 		if (first == i)
-			hys_paces_even_out(plan, op, i);
+			hys_paces_even_out(plan, op, i, noise);
 	}
 }
 
@@ -393,7 +395,7 @@ static void find_paces(struct hys_picker *picker, uint32_t *fresh)
 	}
 	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
 		if (*fresh & HYS_OP_BIT(op))
-			even_out(plan, (hys_op)op);
+			even_out(plan, (hys_op)op, 1);
 }
 
 static hys_status remember_paces(struct hys_picker *picker, uint32_t fresh, struct hys_error *error)
@@ -418,8 +420,7 @@ static void rehearse_all(struct hys_plan *plan, uint32_t fresh)
 	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
 		if (!(fresh & HYS_OP_BIT(op)))
 			continue;
-		hys_plan_rehearse(plan, (hys_op)op);
-		even_out(plan, (hys_op)op);
+		even_out(plan, (hys_op)op, hys_plan_rehearse(plan, (hys_op)op));
 		for (int32_t i = 0; i < plan->device_count; i++)
 			hys_plan_pace(plan, (hys_op)op, i)->idle = plan->rows_most[i] == 0;
 	}

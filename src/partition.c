@@ -42,13 +42,22 @@ static struct hys_tensor indices_of(const struct hys_task *task)
 	}
 }
 
-/* Such rows are neither scored nor chosen from; who shares by number counts them nevertheless. */
-static bool keeps_all(const struct hys_batch *batch, hys_op op, int64_t t,
-		      const struct hys_limits *limits)
+/* Whether rows that keep all they see are cheap, on all devices; who shares by number counts
+ * them nevertheless. */
+static bool keeping_is_cheap(const struct hys_plan *plan, hys_op op)
 {
-	return op == HYS_OP_SELECT && batch->plan->split != HYS_SPLIT_EQUAL &&
-	       (double)(batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t]) <=
-		       limits->topk_entries;
+	if (op != HYS_OP_SELECT || plan->split == HYS_SPLIT_EQUAL)
+		return false;
+	for (int32_t i = 0; i < plan->device_count; i++)
+		if (!hys_plan_choice(plan, op, i)->kernel->keeps_unscored)
+			return false;
+	return true;
+}
+
+static bool keeps_all(const struct hys_batch *batch, int64_t t, const struct hys_limits *limits)
+{
+	return (double)(batch->entry_pairs_before[t + 1] - batch->entry_pairs_before[t]) <=
+	       limits->topk_entries;
 }
 
 static double row_flops(const struct hys_batch *batch, hys_op op, int64_t t,
@@ -70,6 +79,7 @@ static void weigh(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op
 {
 	const struct hys_problem *problem = &batch->plan->problem;
 	const struct hys_limits all = hys_limits_of(problem);
+	const bool cheap = keeping_is_cheap(batch->plan, op);
 	double sum = 0, rows = 0;
 
 	tiles->count = hys_tiles_of(tiles->rows);
@@ -88,7 +98,7 @@ static void weigh(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op
 			}
 			if (indices->host)
 				hys_limits_of_slots(&limits, problem, slots_used(indices, row));
-			keeps = keeps_all(batch, op, first + row, &limits);
+			keeps = cheap && keeps_all(batch, first + row, &limits);
 			sum += keeps ? 0 : row_flops(batch, op, first + row, &limits);
 			rows += keeps ? KEEPS_ALL : 1;
 		}

@@ -7,66 +7,67 @@
 #include <string.h>
 
 #include "clock.h"
+#include "lessons.h"
 #include "partition.h"
 #include "trial.h"
 
-/* As many rows as take about so long, in tensors of so many bytes. Nobody minds
- * how calls are shared that are over much sooner. */
-#define TIME_S 0.1
+/* Nobody minds how calls are shared that are over much sooner. */
 #define TIME_LEAST_S 0.002
-#define BYTES_MOST 0x1p27 /* of either kind; more than caches hold together */
+/* Tensors of a call, of either kind: more than caches hold together. */
+#define BYTES_MOST 0x1p27
+#define KEYS_LEAST INT64_C(256)
+/* So many rows that each device has some tiles, since what rows take and what the call takes
+ * whatever they are could not be told apart else; of fewer keys if need be. */
 #define ROWS_LEAST INT64_C(256)
-/* Rounds of calls. Devices that others use, too, are slower for a second or some, one here,
- * one there. So the least that each device took counts, of calls over some seconds; where all
- * take about as long as the least, of a few. */
+#define ROWS_LEAST_MOST INT64_C(1024)
+#define TILES_LEAST 4
+#define KEYS_TYPICAL INT64_C(4096)
+/* Fewest rounds of calls. */
 #define ROUNDS_LEAST 6
-#define ROUNDS_MOST 40
-#define ROUNDS_MOST_S 6
+/* Nothing disturbs devices whose mean is that much more than their least. */
 #define CALM 1.05
+/* Calls may be so much longer than they should. */
+#define LONGER 1.5
 /* What the first of them tell counts for the shares of the others only. */
 #define ROUNDS_TO_TRY 2
-/* Of what a device takes, its rows are that much at least: less is chance. */
-#define LEAST_OF_ROWS 0.2
 /* Copies take that much more or less than they did alone, at most. */
 #define COPIES_DIFFER 16
-/* Until two unknowns agree. */
-#define PASSES 16
 /* Devices that may be the fastest one alone, by what they were found to take; so many pairs of
- * calls say whether one is. */
+ * calls, and as many seconds of them as of rounds at least, say whether one is. */
 #define MAY_BE_FASTER 2
 #define PAIRS 5
 /* Sharing has to be that much faster than one device alone. */
 #define LEAST_GAIN 0.03
 
-/* Calls of rows that are alike: those that see much tell what work takes, those that see
- * little what a row takes beside it. */
-enum { HEAVY, LIGHT, ACTS };
+/* Devices that others use, too, are slower for a while, one here, one there. So the least that
+ * each took counts, of calls that take about so long, over so many seconds: the fewer the calmer
+ * all is. Cores of a virtual machine, whose other halves are somebody else's, change between two
+ * speeds within hundredths of a second, and keep one for seconds: short calls find the better one
+ * where long ones do not. Calls of devices that copy must hide how a copy begins. */
+static const struct pattern {
+	double call_s, least_s, most_s;
+} cores = {0.015, 2, 12}, others = {0.1, 0, 6};
 
+/* Calls of rows that are alike. */
 struct act {
 	struct hys_plan plan; /* the plan, cut to one operation and few rows */
 	struct hys_trial_size size;
+	int64_t rows; /* of a call; fewer than there are if they take longer than was thought */
 	struct hys_trial trial;
 	struct hys_batch *batch;
 	struct hys_exec *exec;
-};
-
-/* What a device took for an act's calls, and what their rows count for. */
-struct seen {
-	int32_t calls;
-	double busy_s[ROUNDS_MOST], weight[ROUNDS_MOST];
-	double row_flops; /* of the last */
 };
 
 struct rehearsal {
 	struct hys_plan *plan;
 	struct hys_context *context;
 	hys_op op;
-	struct act acts[ACTS];
+	const struct pattern *pattern;
+	struct act acts[HYS_ACTS];
 	int32_t act_count;
-	struct seen seen[ACTS][HYS_LANES_MAX];
+	struct hys_seen seen[HYS_LANES_MAX][HYS_ACTS];
 	struct hys_pace before[HYS_LANES_MAX]; /* what devices take alone */
-	double fixed_s[ACTS][HYS_LANES_MAX];   /* of a call whatever its rows, the least */
-	bool calm;			       /* nothing has disturbed what was seen */
+	double noise;			       /* of the device that was disturbed most */
 };
 
 /* ---- what is rehearsed ---- */
@@ -74,6 +75,14 @@ struct rehearsal {
 static bool can_rehearse(hys_op op)
 {
 	return !hys_is_pooling(op) && op != HYS_OP_MERGE;
+}
+
+static const struct pattern *pattern_of(const struct hys_plan *plan)
+{
+	for (int32_t i = 0; i < plan->device_count; i++)
+		if (plan->devices[i]->info.kind != HYS_DEVICE_CPU)
+			return &others;
+	return &cores;
 }
 
 static int32_t count_working(const struct hys_plan *plan, hys_op op)
@@ -109,17 +118,32 @@ static double time_together_s(const struct rehearsal *r, int64_t rows, int64_t k
 	return 1 / rate;
 }
 
+/* As long as no device is too slow for that. */
+static int64_t rows_least(const struct rehearsal *r, int64_t keys)
+{
+	const double together_s = time_together_s(r, ROWS_LEAST, keys);
+	double slowest_s = together_s;
+
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		if (!hys_plan_pace(r->plan, r->op, i)->idle)
+			slowest_s = fmax(slowest_s, time_alone_s(r, i, ROWS_LEAST, keys));
+	return hys_max64(ROWS_LEAST,
+			 (int64_t)fmin(HYS_ROW_TILE * TILES_LEAST * slowest_s / together_s,
+				       ROWS_LEAST_MOST));
+}
+
 /* Of so many rows that see all of so many keys, fewer until they fit. False when they are not
  * worth it. */
 static bool find_size(const struct rehearsal *r, int64_t rows, int64_t keys,
 		      struct hys_trial_size *size)
 {
 	const struct hys_plan *plan = r->plan;
+	const int64_t least = rows_least(r, keys);
 	double per_row, fixed;
 
 	hys_cost_copies(plan, r->op, &per_row, &fixed);
-	while (rows > ROWS_LEAST &&
-	       (time_together_s(r, rows, keys) > TIME_S || per_row * (double)rows > BYTES_MOST))
+	while (rows >= 2 * least && (time_together_s(r, rows, keys) > r->pattern->call_s ||
+				     per_row * (double)rows > BYTES_MOST))
 		rows /= 2;
 	*size = (struct hys_trial_size){
 		.rows = rows,
@@ -144,16 +168,21 @@ static int64_t few_keys(const struct rehearsal *r)
 static int32_t find_sizes(struct rehearsal *r)
 {
 	const struct hys_plan *plan = r->plan;
+	const int64_t pool = plan->problem.scoring.pool;
 	int64_t keys = plan->keys_max, few;
 	double per_row, fixed;
 
 	hys_cost_copies(plan, r->op, &per_row, &fixed);
-	while (keys > ROWS_LEAST && fixed * (double)keys / (double)plan->keys_max > BYTES_MOST)
+	while (keys > KEYS_LEAST && fixed * (double)keys / (double)plan->keys_max > BYTES_MOST)
 		keys /= 2;
 	few = few_keys(r);
-	if (!find_size(r, hys_min64(plan->rows_max, keys), keys, &r->acts[HEAVY].size))
+	while (keys >= 2 * KEYS_TYPICAL * pool && keys >= 4 * few &&
+	       time_together_s(r, rows_least(r, keys), keys) > r->pattern->call_s)
+		keys /= 2;
+	if (!find_size(r, hys_min64(plan->rows_max, keys), keys, &r->acts[HYS_HEAVY].size))
 		return 0;
-	return few <= keys / 2 && find_size(r, plan->rows_max, few, &r->acts[LIGHT].size) ? 2 : 1;
+	return few <= keys / 2 && find_size(r, plan->rows_max, few, &r->acts[HYS_LIGHT].size) ? 2
+											      : 1;
 }
 
 static hys_status open_act(struct rehearsal *r, struct act *act, uint32_t flags,
@@ -224,7 +253,7 @@ static hys_status submit(struct rehearsal *r, struct act *act, struct hys_error 
 	}
 }
 
-/* Of as many of the act's rows. */
+/* Of so many of the act's rows. */
 static hys_status call(struct rehearsal *r, struct act *act, int64_t rows, double *seconds,
 		       struct hys_error *error)
 {
@@ -261,38 +290,19 @@ static const struct hys_tally *tally_of(const struct rehearsal *r, const struct 
 	return &act->exec->lanes[i].tallies[r->op];
 }
 
-/* What a call takes on a device whatever its rows: keys are made ready, threads and caches
- * awake. It is what calls of the fewest rows take without the work of these. */
-static hys_status find_fixed(struct rehearsal *r, int32_t a, int32_t i, struct hys_error *error)
+static hys_status watch_tiny(struct rehearsal *r, int32_t a, int32_t i, struct hys_error *error)
 {
 	struct act *act = &r->acts[a];
+	struct hys_seen *seen = &r->seen[i][a];
 	const struct hys_tally before = *tally_of(r, act, i), *after = tally_of(r, act, i);
-	struct hys_pace *pace = hys_plan_pace(r->plan, r->op, i);
-	struct hys_lane_cost costs[HYS_LANES_MAX];
 	double seconds;
 	hys_status status;
 
 	HYS_TRY(call_alone(r, act, i, hys_min64(HYS_ROW_TILE, act->size.rows), &seconds, error));
-	hys_partition_costs(&act->plan, NULL, r->op, costs);
-	seconds = after->busy_s - before.busy_s - costs[i].row_s * (after->weight - before.weight) -
-		  costs[i].flop_s * (after->flops - before.flops);
-	r->fixed_s[a][i] = fmin(r->fixed_s[a][i], fmax(seconds, r->before[i].call_s));
-	if (a == HEAVY)
-		pace->call_s = fmax(r->fixed_s[a][i] - (costs[i].fixed_s - pace->call_s),
-				    r->before[i].call_s);
+	seen->tiny_s = fmin(seen->tiny_s, after->busy_s - before.busy_s);
+	seen->tiny_weight = after->weight - before.weight;
 cleanup:
 	return status;
-}
-
-static void note(struct seen *seen, const struct hys_tally *before, const struct hys_tally *after)
-{
-	const double weight = after->weight - before->weight;
-
-	if (!(weight > 0))
-		return;
-	seen->busy_s[seen->calls] = after->busy_s - before->busy_s;
-	seen->weight[seen->calls++] = weight;
-	seen->row_flops = (after->flops - before->flops) / weight;
 }
 
 static hys_status watch(struct rehearsal *r, int32_t a, struct hys_error *error)
@@ -304,75 +314,47 @@ static hys_status watch(struct rehearsal *r, int32_t a, struct hys_error *error)
 
 	for (int32_t i = 0; i < r->plan->device_count; i++)
 		before[i] = *tally_of(r, act, i);
-	HYS_TRY(call(r, act, act->size.rows, &seconds, error));
-	for (int32_t i = 0; i < r->plan->device_count; i++)
-		note(&r->seen[a][i], &before[i], tally_of(r, act, i));
+	HYS_TRY(call(r, act, act->rows, &seconds, error));
+	for (int32_t i = 0; i < r->plan->device_count; i++) {
+		const struct hys_tally *after = tally_of(r, act, i);
+
+		hys_seen_note(&r->seen[i][a], after->busy_s - before[i].busy_s,
+			      after->weight - before[i].weight, after->flops - before[i].flops);
+	}
 cleanup:
 	return status;
 }
 
-/* ---- lessons ---- */
-
-/* What a row took in the call that was disturbed least, without what the call takes whatever its
- * rows; *calm when all calls took about that. */
-static double least_row_s(const struct rehearsal *r, int32_t a, int32_t i, bool *calm)
-{
-	const struct seen *seen = &r->seen[a][i];
-	double least_s = (double)INFINITY, sum_s = 0;
-
-	for (int32_t n = 0; n < seen->calls; n++) {
-		const double busy_s = seen->busy_s[n];
-		const double row_s =
-			fmax(busy_s - r->fixed_s[a][i], LEAST_OF_ROWS * busy_s) / seen->weight[n];
-
-		least_s = fmin(least_s, row_s);
-		sum_s += row_s;
-	}
-	*calm = *calm && (seen->calls == 0 || sum_s <= CALM * least_s * seen->calls);
-	return seen->calls > 0 ? least_s : 0;
-}
-
-/* What a row takes, copies included, and what its work takes: light rows tell the one, heavy
- * rows the other. Without light ones both are as much more as rows took than was foretold. */
-static void solve(struct rehearsal *r, int32_t i, double *row_s, double *flop_s)
-{
-	const double heavy_s = least_row_s(r, HEAVY, i, &r->calm);
-	const double light_s = r->act_count > LIGHT ? least_row_s(r, LIGHT, i, &r->calm) : 0;
-	const double heavy_flops = r->seen[HEAVY][i].row_flops;
-	struct hys_lane_cost costs[HYS_LANES_MAX];
-	double factor;
-
-	hys_partition_costs(r->plan, NULL, r->op, costs);
-	factor = heavy_s / fmax(costs[i].row_s + heavy_flops * costs[i].flop_s, 1e-12);
-	*row_s = costs[i].row_s * factor;
-	*flop_s = costs[i].flop_s * factor;
-	for (int32_t pass = 0; light_s > 0 && heavy_flops > 0 && pass < PASSES; pass++) {
-		*row_s = fmax(light_s - r->seen[LIGHT][i].row_flops * *flop_s, 0);
-		*flop_s = fmax(heavy_s - *row_s, 0) / heavy_flops;
-	}
-}
+/* ---- rounds ---- */
 
 static void learn(struct rehearsal *r, int32_t i)
 {
 	struct hys_pace *pace = hys_plan_pace(r->plan, r->op, i);
-	struct hys_lane_cost alone[HYS_LANES_MAX];
-	double row_s;
+	struct hys_lane_cost costs[HYS_LANES_MAX];
+	struct hys_lesson lesson;
+	double differ;
 
-	if (!(r->seen[HEAVY][i].calls > 0))
+	if (!(r->seen[i][HYS_HEAVY].calls > 0))
 		return;
-	solve(r, i, &row_s, &pace->flop_s);
+	hys_partition_costs(r->plan, NULL, r->op, costs);
+	lesson = (struct hys_lesson){.row_s = costs[i].row_s, .flop_s = costs[i].flop_s};
+	hys_lessons_learn(r->seen[i], r->act_count, r->before[i].call_s, &lesson);
+	r->noise = fmax(r->noise, lesson.noise);
+	pace->flop_s = lesson.flop_s;
+	/* Of what is fixed, the copies are known. */
+	hys_partition_costs(&r->acts[HYS_HEAVY].plan, NULL, r->op, costs);
+	pace->call_s =
+		fmax(lesson.fixed_s - (costs[i].fixed_s - pace->call_s), r->before[i].call_s);
 	if (!(pace->byte_s > 0)) {
-		pace->row_s = row_s;
+		pace->row_s = lesson.row_s;
 		return;
 	}
-	*pace = (struct hys_pace){.call_s = pace->call_s,
-				  .flop_s = pace->flop_s,
-				  .row_s = r->before[i].row_s,
-				  .byte_s = r->before[i].byte_s};
-	hys_partition_costs(r->plan, NULL, r->op, alone);
-	row_s = fmin(fmax(row_s / alone[i].row_s, 1.0 / COPIES_DIFFER), COPIES_DIFFER);
-	pace->row_s *= row_s;
-	pace->byte_s *= row_s;
+	pace->row_s = r->before[i].row_s;
+	pace->byte_s = r->before[i].byte_s;
+	hys_partition_costs(r->plan, NULL, r->op, costs);
+	differ = fmin(fmax(lesson.row_s / costs[i].row_s, 1.0 / COPIES_DIFFER), COPIES_DIFFER);
+	pace->row_s *= differ;
+	pace->byte_s *= differ;
 }
 
 static hys_status play_round(struct rehearsal *r, struct hys_error *error)
@@ -382,31 +364,56 @@ static hys_status play_round(struct rehearsal *r, struct hys_error *error)
 	for (int32_t a = 0; a < r->act_count; a++) {
 		for (int32_t i = 0; i < r->plan->device_count; i++)
 			if (!hys_plan_pace(r->plan, r->op, i)->idle)
-				HYS_TRY(find_fixed(r, a, i, error));
+				HYS_TRY(watch_tiny(r, a, i, error));
 		HYS_TRY(watch(r, a, error));
 	}
-	r->calm = true;
+	r->noise = 1;
 	for (int32_t i = 0; i < r->plan->device_count; i++)
 		learn(r, i);
 cleanup:
 	return status;
 }
 
-/* The first calls warm up. */
+/* The first calls warm up, and tell how many rows fill the time. */
+static hys_status warm_up(struct rehearsal *r, struct act *act, struct hys_error *error)
+{
+	double seconds;
+	hys_status status;
+
+	act->rows = act->size.rows;
+	HYS_TRY(call(r, act, act->rows, &seconds, error));
+	HYS_TRY(call(r, act, act->rows, &seconds, error));
+	for (; act->rows >= 2 * rows_least(r, act->size.keys) &&
+	       seconds > LONGER * r->pattern->call_s;
+	     seconds /= 2)
+		act->rows /= 2;
+cleanup:
+	return status;
+}
+
+static void forget(struct rehearsal *r)
+{
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		for (int32_t a = 0; a < HYS_ACTS; a++)
+			r->seen[i][a] = (struct hys_seen){.tiny_s = (double)INFINITY};
+}
+
 static hys_status play(struct rehearsal *r, struct hys_error *error)
 {
 	double begun, seconds;
 	hys_status status;
 
 	for (int32_t a = 0; a < r->act_count; a++)
-		HYS_TRY(call(r, &r->acts[a], r->acts[a].size.rows, &seconds, error));
+		HYS_TRY(warm_up(r, &r->acts[a], error));
 	begun = hys_now_s();
-	for (int32_t round = 1; round <= ROUNDS_MOST; round++) {
-		if (round > ROUNDS_LEAST && (hys_now_s() - begun > ROUNDS_MOST_S || r->calm))
+	for (int32_t round = 1; round <= HYS_ROUNDS_MOST; round++) {
+		seconds = hys_now_s() - begun;
+		if (round > ROUNDS_LEAST &&
+		    seconds > (r->noise <= CALM ? r->pattern->least_s : r->pattern->most_s))
 			break;
 		HYS_TRY(play_round(r, error));
 		if (round == ROUNDS_TO_TRY)
-			memset(r->seen, 0, sizeof(r->seen));
+			forget(r);
 	}
 cleanup:
 	return status;
@@ -419,15 +426,15 @@ cleanup:
 static hys_status find_excess(struct rehearsal *r, int32_t alone, double *excess, double *beside_s,
 			      struct hys_error *error)
 {
-	struct act *act = &r->acts[HEAVY];
+	struct act *act = &r->acts[HYS_HEAVY];
 	struct hys_tally before[HYS_LANES_MAX];
 	double longest_s = 0, seconds;
 	hys_status status;
 
 	for (int32_t i = 0; i < r->plan->device_count; i++)
 		before[i] = *tally_of(r, act, i);
-	HYS_TRY(alone < 0 ? call(r, act, act->size.rows, &seconds, error)
-			  : call_alone(r, act, alone, act->size.rows, &seconds, error));
+	HYS_TRY(alone < 0 ? call(r, act, act->rows, &seconds, error)
+			  : call_alone(r, act, alone, act->rows, &seconds, error));
 	for (int32_t i = 0; i < r->plan->device_count; i++) {
 		const struct hys_tally *after = tally_of(r, act, i);
 		const double busy_s = after->busy_s - before[i].busy_s;
@@ -461,11 +468,12 @@ static double foresee_s(const struct rehearsal *r, const double *excess)
 static hys_status compare_alone(struct rehearsal *r, int32_t i, double limit, double *ratio,
 				struct hys_error *error)
 {
+	const double end_s = hys_now_s() + r->pattern->least_s;
 	double excess[HYS_LANES_MAX], alone_s, together_s, beside_s;
 	hys_status status = HYS_OK;
 
 	*ratio = 0;
-	for (int32_t n = 0; *ratio <= limit && n < PAIRS; n++) {
+	for (int32_t n = 0; *ratio <= limit && (n < PAIRS || hys_now_s() < end_s); n++) {
 		HYS_TRY(find_excess(r, i, excess, &beside_s, error));
 		alone_s = foresee_s(r, excess) + beside_s;
 		HYS_TRY(find_excess(r, -1, excess, &beside_s, error));
@@ -491,7 +499,7 @@ static hys_status find_winner(struct rehearsal *r, int32_t *winner, struct hys_e
 		double ratio;
 
 		if (time_alone_s(r, i, plan->rows_max, plan->keys_max) > MAY_BE_FASTER * least_s ||
-		    hys_plan_rows_most(plan, r->op, i) < r->acts[HEAVY].size.rows)
+		    hys_plan_rows_most(plan, r->op, i) < r->acts[HYS_HEAVY].size.rows)
 			continue;
 		HYS_TRY(compare_alone(r, i, least, &ratio, error));
 		if (ratio <= least) {
@@ -512,7 +520,7 @@ static void leave_to(struct rehearsal *r, int32_t fastest)
 
 static hys_status rehearse(struct rehearsal *r, struct hys_error *error)
 {
-	static const uint32_t flags[ACTS] = {[HEAVY] = HYS_BATCH_CAUSAL, [LIGHT] = 0};
+	static const uint32_t flags[HYS_ACTS] = {[HYS_HEAVY] = HYS_BATCH_CAUSAL, [HYS_LIGHT] = 0};
 	int32_t winner;
 	hys_status status = HYS_OK;
 
@@ -527,25 +535,26 @@ cleanup:
 	return status;
 }
 
-void hys_plan_rehearse(struct hys_plan *plan, hys_op op)
+double hys_plan_rehearse(struct hys_plan *plan, hys_op op)
 {
 	struct rehearsal *r;
 	struct hys_error error = {HYS_OK, 0, ""};
+	double noise;
 
 	if (!can_rehearse(op) || count_working(plan, op) < 2)
-		return;
+		return 1;
 	r = hys_alloc(&plan->context->host.allocator, sizeof(*r));
 	if (!r)
-		return;
+		return 1;
 	memset(r, 0, sizeof(*r));
 	r->plan = plan;
 	r->context = plan->context;
 	r->op = op;
-	for (int32_t i = 0; i < plan->device_count; i++) {
+	r->pattern = pattern_of(plan);
+	r->noise = 1;
+	for (int32_t i = 0; i < plan->device_count; i++)
 		r->before[i] = *hys_plan_pace(plan, op, i);
-		for (int32_t a = 0; a < ACTS; a++)
-			r->fixed_s[a][i] = (double)INFINITY;
-	}
+	forget(r);
 	r->act_count = find_sizes(r);
 	if (r->act_count > 0 && rehearse(r, &error) != HYS_OK) {
 		for (int32_t i = 0; i < plan->device_count; i++)
@@ -554,5 +563,7 @@ void hys_plan_rehearse(struct hys_plan *plan, hys_op op)
 			     "%s could not be rehearsed, speeds are those of devices alone: %s",
 			     hys_op_name(op), error.message);
 	}
+	noise = r->noise;
 	hys_free(&plan->context->host.allocator, r);
+	return noise;
 }

@@ -6,6 +6,7 @@
 
 #include "bench_documents.h"
 #include "bench_halves.h"
+#include "bench_trace.h"
 
 #define DEVICES_MAX 16
 #define WARM_UP_ROWS INT64_C(256)
@@ -18,26 +19,32 @@ enum { EQUAL, STATIC, LEARNT, GUIDED, WAYS };
 static const char *const way_names[] = {"equal", "static", "rebalanced", "guided"};
 
 /* Calls of a way that are timed: as many as take so long, or so many. Others use the machine,
- * too: cores of a virtual one are up to twice as slow for a second, or ten, one here, one there.
- * So those of two ways take turns, and what counts is the call that was disturbed least, the one
- * whose devices were busy for the least time together. Shares by number need no such care. */
-#define TIMED_S 8
+ * too: cores of a virtual one are up to twice as slow for a hundredth of a second, or ten
+ * seconds, one here, one there. So those of two ways take turns, and where rows are shared alike
+ * in each call, what counts is the least that each piece of a device's rows ever took. Shares by
+ * number are only to be compared with. */
+#define TIMED_S 10
+#define EQUAL_S 4
 #define TIMED_LEAST 5
-#define TIMED_MOST 24
+#define TIMED_MOST 100
 
-/* What is computed. Sizes are such that one takes a second or some on one core of a processor. */
+/* What is computed. */
 static const struct shape {
 	const char *name;
 	hys_op op;
-	int32_t index_heads, index_dim, heads, topk;
+	int32_t index_heads, index_dim, pool, heads, topk;
 	int32_t documents; /* packed, of Zipf lengths; 0 = one causal document */
 	int32_t often;	   /* of 1000 rows, those that use all of topk; the others a twentieth */
-} shapes[] = {
-	{"causal", HYS_OP_SELECT, 4, 32, 0, 64, 0, 0},
-	{"Zipf documents", HYS_OP_SELECT, 8, 64, 0, 64, 64, 0},
-	{"5% of rows, 20 x keys", HYS_OP_ATTENTION_FORWARD, 0, 0, 8, 1280, 0, 50},
+} shapes[2][3] = {
+	/* for one core of a processor: pieces of some hundredths of a second */
+	{{"causal", HYS_OP_SELECT, 4, 64, 64, 0, 16, 0, 0},
+	 {"Zipf documents", HYS_OP_SELECT, 2, 32, 1, 0, 16, 512, 0},
+	 {"5% of rows, 20 x keys", HYS_OP_ATTENTION_FORWARD, 0, 0, 1, 1, 640, 0, 50}},
+	/* for whole devices: a second or some for a core, some milliseconds for a GPU */
+	{{"causal", HYS_OP_SELECT, 4, 32, 1, 0, 64, 0, 0},
+	 {"Zipf documents", HYS_OP_SELECT, 8, 64, 1, 0, 64, 64, 0},
+	 {"5% of rows, 20 x keys", HYS_OP_ATTENTION_FORWARD, 0, 0, 1, 8, 1280, 0, 50}},
 };
-#define SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 
 struct operands {
 	void *memory[OPERANDS_MAX];
@@ -51,10 +58,10 @@ struct way {
 	struct hys_plan *plan;
 	struct hys_batch *batch;
 	struct hys_exec *exec;
-	double times[REPEAT_MAX * TIMED_MOST], all_s;
+	double times[REPEAT_MAX * TIMED_MOST], timed_s, all_s, begun_s;
 	int calls;
 	double busy[DEVICES_MAX], rows[DEVICES_MAX]; /* by device, of all calls */
-	double least_s, imbalance;		     /* of the call that was disturbed least */
+	double imbalance, imbalance_of_all;
 };
 
 /* Each device by itself. */
@@ -66,6 +73,7 @@ struct balance {
 	struct hys_context *context;
 	int32_t devices[DEVICES_MAX], count;
 	const char *speeds; /* "1:4", or "" for what devices are */
+	int slow[DEVICES_MAX];
 	int64_t rows;
 	int repeat;
 	bool json, compare; /* with the fastest device alone */
@@ -123,7 +131,8 @@ static bool make_operands(struct operands *operands, const struct shape *shape, 
 	if (shape->op == HYS_OP_SELECT) {
 		select->index_q =
 			take_real(operands, dtype, 3, rows, shape->index_heads, shape->index_dim);
-		select->index_k = take_real(operands, dtype, 2, rows, shape->index_dim, 0);
+		select->index_k =
+			take_real(operands, dtype, 2, rows / shape->pool, shape->index_dim, 0);
 		select->indices = hys_host(take(operands, rows * shape->topk * 4), HYS_I32, 3, rows,
 					   1, shape->topk);
 		return select->index_q.host && select->index_k.host && select->indices.host;
@@ -158,40 +167,32 @@ static hys_status call(struct hys_exec *exec, struct hys_batch *batch, const str
 	return status == HYS_OK ? hys_exec_finish(exec, error) : status;
 }
 
-static bool is_due(const struct balance *b, const struct way *way, int least)
+static bool is_due(const struct balance *b, const struct way *way)
 {
-	return way->calls < least ||
-	       (way->all_s < TIMED_S * b->repeat && way->calls < TIMED_MOST * b->repeat);
+	return way->calls < TIMED_LEAST ||
+	       (way->all_s < way->timed_s * b->repeat && way->calls < TIMED_MOST * b->repeat);
 }
 
 /* Devices that are never busy do not count. */
-static double imbalance_of(const double *busy, int32_t count, double *sum)
+static double imbalance_of(const double *busy, int32_t count)
 {
-	double most = 0;
+	double most = 0, sum = 0;
 	int32_t working = 0;
-	*sum = 0;
 	for (int32_t i = 0; i < count; i++) {
 		most = busy[i] > most ? busy[i] : most;
-		*sum += busy[i];
+		sum += busy[i];
 		working += busy[i] > 0;
 	}
-	return *sum > 0 ? most * working / *sum : 0;
+	return sum > 0 ? most * working / sum : 0;
 }
 
 /* Adds what devices took for a call to what they took for all. */
 static void note_call(struct way *way, int32_t count, const struct hys_exec_report *before,
 		      const struct hys_exec_report *after, double seconds)
 {
-	double busy[DEVICES_MAX], sum, imbalance;
 	for (int32_t i = 0; i < count; i++) {
-		busy[i] = after[i].busy_s - before[i].busy_s;
-		way->busy[i] += busy[i];
+		way->busy[i] += after[i].busy_s - before[i].busy_s;
 		way->rows[i] += (double)(after[i].rows - before[i].rows);
-	}
-	imbalance = imbalance_of(busy, count, &sum);
-	if (way->calls == 0 || sum < way->least_s) {
-		way->least_s = sum;
-		way->imbalance = imbalance;
 	}
 	way->times[way->calls++] = seconds;
 	way->all_s += seconds;
@@ -216,6 +217,7 @@ static bool time_once(struct balance *b, const struct shape *shape, struct opera
 	if (!read_reports(b, way, shape->op, before))
 		return false;
 	start = tool_now();
+	way->begun_s = way->calls ? way->begun_s : start;
 	if (call(way->exec, way->batch, shape, operands, b->rows, &b->error) != HYS_OK)
 		return false;
 	start = tool_now() - start;
@@ -227,11 +229,11 @@ static bool time_once(struct balance *b, const struct shape *shape, struct opera
 
 /* Two ways take turns, or one is alone. */
 static bool time_ways(struct balance *b, const struct shape *shape, struct operands *operands,
-		      struct way *one, int least, struct way *other)
+		      struct way *one, struct way *other)
 {
 	for (;;) {
-		const bool one_due = is_due(b, one, least);
-		const bool other_due = other && is_due(b, other, TIMED_LEAST);
+		const bool one_due = is_due(b, one);
+		const bool other_due = other && is_due(b, other);
 		if (!one_due && !other_due)
 			return true;
 		if (one_due && !time_once(b, shape, operands, one))
@@ -239,6 +241,19 @@ static bool time_ways(struct balance *b, const struct shape *shape, struct opera
 		if (other_due && !time_once(b, shape, operands, other))
 			return false;
 	}
+}
+
+/* Guided, pieces differ from call to call. */
+static bool find_imbalance(struct balance *b, struct way *way, bool guided)
+{
+	double busy[DEVICES_MAX] = {0};
+	if (!guided && !bench_trace_least(way->exec, way->begun_s, busy, &b->error))
+		return false;
+	for (int32_t i = 0; i < b->count; i++)
+		busy[i] *= b->slow[i];
+	way->imbalance_of_all = imbalance_of(way->busy, b->count);
+	way->imbalance = guided ? way->imbalance_of_all : imbalance_of(busy, b->count);
+	return true;
 }
 
 static double share_of(const struct balance *b, const struct way *way, int32_t device)
@@ -256,6 +271,7 @@ static bool make_plan(struct balance *b, const struct shape *shape, const int32_
 		.struct_size = sizeof problem,
 		.scoring = {.heads = shape->index_heads,
 			    .dim = shape->index_dim,
+			    .pool = shape->pool,
 			    .dtype = b->dtype},
 		.choosing = {.topk_max = shape->topk},
 		.attending = {.heads = shape->heads,
@@ -294,8 +310,10 @@ static bool make_batch(struct balance *b, const struct shape *shape, struct hys_
 static bool open_way(struct balance *b, const struct shape *shape, struct operands *operands,
 		     struct way *way)
 {
+	const struct hys_exec_options traced = {.struct_size = sizeof traced,
+						.flags = HYS_EXEC_TRACE};
 	return make_batch(b, shape, way->plan, &way->batch) &&
-	       hys_exec_create(way->plan, NULL, &way->exec, &b->error) == HYS_OK &&
+	       hys_exec_create(way->plan, &traced, &way->exec, &b->error) == HYS_OK &&
 	       call(way->exec, way->batch, shape, operands, WARM_UP_ROWS, &b->error) == HYS_OK;
 }
 
@@ -323,14 +341,19 @@ static bool run_ways(struct balance *b, const struct shape *shape, struct operan
 {
 	static const uint32_t flags[] = {[EQUAL] = HYS_PLAN_EQUAL, [GUIDED] = HYS_PLAN_GUIDED};
 	bool ok = true;
+	for (int w = 0; w < WAYS; w++)
+		ways[w].timed_s = w == EQUAL ? EQUAL_S : TIMED_S;
 	for (int w = 0; ok && w < WAYS; w++)
 		if (w != LEARNT)
 			ok = make_plan(b, shape, b->devices, b->count, flags[w], &ways[w].plan) &&
 			     open_way(b, shape, operands, &ways[w]);
-	return ok && time_ways(b, shape, operands, &ways[EQUAL], 1, &ways[STATIC]) &&
-	       hys_plan_rebalance(ways[STATIC].exec, &ways[LEARNT].plan, &b->error) == HYS_OK &&
-	       open_way(b, shape, operands, &ways[LEARNT]) &&
-	       time_ways(b, shape, operands, &ways[LEARNT], TIMED_LEAST, &ways[GUIDED]);
+	ok = ok && time_ways(b, shape, operands, &ways[EQUAL], &ways[STATIC]) &&
+	     hys_plan_rebalance(ways[STATIC].exec, &ways[LEARNT].plan, &b->error) == HYS_OK &&
+	     open_way(b, shape, operands, &ways[LEARNT]) &&
+	     time_ways(b, shape, operands, &ways[LEARNT], &ways[GUIDED]);
+	for (int w = 0; ok && w < WAYS; w++)
+		ok = find_imbalance(b, &ways[w], w == GUIDED);
+	return ok;
 }
 
 /* ---- devices alone ---- */
@@ -339,8 +362,10 @@ static bool run_alone(struct balance *b, const struct shape *shape, int32_t devi
 		      struct operands *operands, double *seconds)
 {
 	struct way *way = calloc(1, sizeof *way);
+	if (way)
+		way->timed_s = TIMED_S;
 	bool ok = way && make_plan(b, shape, &b->devices[device], 1, 0, &way->plan) &&
-		  open_way(b, shape, operands, way) && time_ways(b, shape, operands, way, 1, NULL);
+		  open_way(b, shape, operands, way) && time_ways(b, shape, operands, way, NULL);
 	*seconds = ok ? tool_median(way->times, way->calls) : 0;
 	if (way)
 		close_way(way);
@@ -364,11 +389,10 @@ static bool find_alone(struct balance *b, const struct shape *shape, struct oper
 
 static void print_head(const struct balance *b)
 {
-	printf("imbalance: the longest busy time over the mean of all that work, in the call that "
-	       "was "
-	       "disturbed least, and in all calls\ntogether; time: the median; shares: of the "
-	       "rows, "
-	       "by device; rebalanced: as static, once, by what that one's calls took\n"
+	printf("imbalance: the longest busy time over the mean of all that work, each piece of "
+	       "the rows at the least\nthat it took in any call; all: of all calls together; "
+	       "time: the median; shares: of the rows, by device;\nrebalanced: as static, once, by "
+	       "what that one's calls took; guided: pieces differ, so only all calls count\n"
 	       "%-22s %-18s %-6s ",
 	       "rows", "operation", "speeds");
 	if (b->compare)
@@ -390,13 +414,12 @@ static void print_way(const struct balance *b, const struct shape *shape, const 
 {
 	const double seconds = tool_median(way->times, way->calls);
 	char reason[256];
-	double sum;
 	printf("%-22s %-18s %-6s ", w ? "" : shape->name, w ? "" : hys_op_name(shape->op),
 	       w ? "" : b->speeds);
 	if (b->compare)
 		print_alone(b, w ? NULL : alone);
-	printf(" %-10s %9.3f %6.3f %10s %5d ", way_names[w], way->imbalance,
-	       imbalance_of(way->busy, b->count, &sum), tool_time(seconds), way->calls);
+	printf(" %-10s %9.3f %6.3f %10s %5d ", way_names[w], way->imbalance, way->imbalance_of_all,
+	       tool_time(seconds), way->calls);
 	if (b->compare)
 		printf("%5.2fx ", alone->fastest_s / seconds);
 	for (int32_t i = 0; i < b->count; i++)
@@ -410,13 +433,12 @@ static void print_json(const struct balance *b, const struct shape *shape,
 {
 	cJSON *line = cJSON_CreateObject(), *shares;
 	char reason[256];
-	double sum;
 	cJSON_AddStringToObject(line, "rows", shape->name);
 	cJSON_AddStringToObject(line, "op", hys_op_name(shape->op));
 	cJSON_AddStringToObject(line, "speeds", b->speeds);
 	cJSON_AddStringToObject(line, "split", way_names[w]);
 	cJSON_AddNumberToObject(line, "imbalance", way->imbalance);
-	cJSON_AddNumberToObject(line, "imbalance_of_all", imbalance_of(way->busy, b->count, &sum));
+	cJSON_AddNumberToObject(line, "imbalance_of_all", way->imbalance_of_all);
 	cJSON_AddNumberToObject(line, "seconds", tool_median(way->times, way->calls));
 	cJSON_AddNumberToObject(line, "calls", way->calls);
 	if (b->compare) {
@@ -459,6 +481,7 @@ static int run_halves(struct balance *b, const char *only)
 {
 	static const char *const speeds[] = {"1:1", "1:2", "1:4"};
 	static const char *const slow[] = {"1,1", "1,2", "1,4"};
+	static const int factors[] = {1, 2, 4};
 	int result = TOOL_OK;
 	for (int i = 0; i < 3 && result == TOOL_OK; i++) {
 		if (only && strcmp(only, speeds[i]) != 0)
@@ -476,9 +499,11 @@ static int run_halves(struct balance *b, const char *only)
 		b->count = 2;
 		b->devices[0] = 0;
 		b->devices[1] = 1;
+		b->slow[0] = 1;
+		b->slow[1] = factors[i];
 		bool ok = hys_context_create(&options, &b->context, &b->error) == HYS_OK;
-		for (int s = 0; ok && s < SHAPES; s++)
-			ok = run_shape(b, &shapes[s]);
+		for (int s = 0; ok && s < 3; s++)
+			ok = run_shape(b, &shapes[0][s]);
 		if (!ok)
 			result = tool_failed("balance", &b->error);
 		hys_context_destroy(b->context);
@@ -500,10 +525,12 @@ static int run_devices(struct balance *b, const char *device, bool twice)
 	b->count = count < DEVICES_MAX ? count : DEVICES_MAX;
 	for (int32_t i = 0; i < b->count; i++)
 		b->devices[i] = numbers[twice ? i / 2 : i];
+	for (int32_t i = 0; i < b->count; i++)
+		b->slow[i] = 1;
 	if (b->count < 2)
 		result = tool_complain("one device cannot share, expected several");
-	for (int s = 0; s < SHAPES && result == TOOL_OK; s++)
-		if (!run_shape(b, &shapes[s]))
+	for (int s = 0; s < 3 && result == TOOL_OK; s++)
+		if (!run_shape(b, &shapes[1][s]))
 			result = tool_failed("balance", &b->error);
 	free(numbers);
 	hys_context_destroy(b->context);

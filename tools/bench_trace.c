@@ -1,5 +1,6 @@
 #include "bench_trace.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void add_span(struct bench_trace *trace, const struct hys_trace_span *span, const char *name)
@@ -77,4 +78,48 @@ double bench_trace_overlap(const struct hys_exec *exec, const char *what,
 		}
 	}
 	return sum;
+}
+
+/* What a device did for some of the rows, of all calls side by side, the shortest first. */
+static int compare_spans(const void *a, const void *b)
+{
+	const struct hys_trace_span *x = a, *y = b;
+	const double x_s = x->end_s - x->begin_s, y_s = y->end_s - y->begin_s;
+	const int what = strcmp(x->what, y->what);
+	if (x->device != y->device)
+		return x->device < y->device ? -1 : 1;
+	if (x->row_first != y->row_first)
+		return x->row_first < y->row_first ? -1 : 1;
+	if (x->row_count != y->row_count)
+		return x->row_count < y->row_count ? -1 : 1;
+	return what ? what : (x_s > y_s) - (x_s < y_s);
+}
+
+static bool same_piece(const struct hys_trace_span *a, const struct hys_trace_span *b)
+{
+	return a->device == b->device && a->row_first == b->row_first &&
+	       a->row_count == b->row_count && strcmp(a->what, b->what) == 0;
+}
+
+bool bench_trace_least(const struct hys_exec *exec, double from_s, double *busy_s,
+		       struct hys_error *error)
+{
+	const int64_t count = hys_exec_span_count(exec);
+	struct hys_trace_span *spans = calloc((size_t)count + 1, sizeof *spans);
+	int64_t used = 0;
+	bool ok = spans != NULL;
+	if (!ok)
+		*error = (struct hys_error){HYS_OUT_OF_MEMORY, 0, "no memory for spans"};
+	for (int64_t n = 0; ok && n < count; n++) {
+		spans[used].struct_size = sizeof spans[used];
+		ok = hys_exec_span(exec, n, &spans[used], error) == HYS_OK;
+		used += spans[used].begin_s >= from_s && spans[used].op != HYS_OP_COUNT;
+	}
+	if (ok)
+		qsort(spans, (size_t)used, sizeof *spans, compare_spans);
+	for (int64_t n = 0; ok && n < used; n++)
+		if (n == 0 || !same_piece(&spans[n - 1], &spans[n]))
+			busy_s[spans[n].device] += spans[n].end_s - spans[n].begin_s;
+	free(spans);
+	return ok;
 }

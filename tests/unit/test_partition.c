@@ -352,16 +352,20 @@ static void test_ranges(void **state)
 	}
 }
 
-/* Rows that keep all they see are no work, and cost little beside. */
+/* Rows that keep all they see are no work, and cost little beside, for kernels that leave them
+ * out. */
 static void test_rows_that_keep_all(void **state)
 {
 	struct fixture *f = *state;
-	struct hys_batch *batch = causal(f, 4096, 4096);
+	struct hys_kernel *kernel = &f->kernels[HYS_OP_SELECT];
+	struct hys_batch *batch;
 	struct hys_tiles tiles = {.rows = 4096};
 	const int64_t kept = 512 / HYS_ROW_TILE;
 	const struct hys_lane_cost cost = {.row_s = 1};
 	double sums[2][257];
 
+	kernel->keeps_unscored = true;
+	batch = causal(f, 4096, 4096);
 	tiles.flops_before = sums[0];
 	tiles.rows_before = sums[1];
 	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_SELECT, 0);
@@ -374,6 +378,10 @@ static void test_rows_that_keep_all(void **state)
 	assert_true(batch->rows_before[HYS_OP_SELECT][256] == sums[1][256]);
 	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_ATTENTION_FORWARD, 0);
 	assert_true(sums[0][1] > 0 && sums[1][256] == 4096);
+	kernel->keeps_unscored = false;
+	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_SELECT, 0);
+	assert_true(sums[0][1] > 0 && sums[1][256] == 4096);
+	kernel->keeps_unscored = true;
 	f->plan.plan.split = HYS_SPLIT_EQUAL; /* by number */
 	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_SELECT, 0);
 	assert_true(sums[1][256] == 4096);
@@ -429,14 +437,14 @@ static void test_rows_and_work(void **state)
 	}
 }
 
-static void take_each(struct fixture *f, double first, double second, double third)
+static void take_each(struct fixture *f, double noise, double first, double second, double third)
 {
 	const double each[LANES] = {first, second, third};
 
 	for (int32_t i = 0; i < LANES; i++)
 		*hys_plan_pace(&f->plan.plan, HYS_OP_SELECT, i) =
 			(struct hys_pace){.flop_s = each[i] * 1e-12};
-	hys_paces_even_out(&f->plan.plan, HYS_OP_SELECT, 0);
+	hys_paces_even_out(&f->plan.plan, HYS_OP_SELECT, 0, noise);
 }
 
 static double taken(struct fixture *f, int32_t i)
@@ -449,13 +457,19 @@ static void test_namesakes(void **state)
 {
 	struct fixture *f = *state;
 
-	take_each(f, 1, 1.04, 1.02);
+	take_each(f, 1, 1, 1.04, 1.02);
 	for (int32_t i = 0; i < LANES; i++)
 		assert_true(fabs(taken(f, i) - 1.02) < 1e-9);
-	take_each(f, 1, 1.12, 1);
+	take_each(f, 1, 1, 1.12, 1);
 	assert_true(taken(f, 0) == 1 && taken(f, 1) > 1.11 && taken(f, 2) == 1);
+	/* Others disturb them: so much more is chance. */
+	take_each(f, 1.3, 1, 1.12, 1);
+	for (int32_t i = 0; i < LANES; i++)
+		assert_true(fabs(taken(f, i) - 1.04) < 1e-9);
+	take_each(f, 1.3, 1, 1.3, 1);
+	assert_true(taken(f, 0) == 1 && taken(f, 1) > 1.29);
 	snprintf(f->devices[2].base.info.name, sizeof(f->devices[2].base.info.name), "other");
-	take_each(f, 1, 1.04, 3);
+	take_each(f, 1, 1, 1.04, 3);
 	assert_true(fabs(taken(f, 0) - 1.02) < 1e-9 && fabs(taken(f, 1) - 1.02) < 1e-9);
 	assert_true(taken(f, 2) > 2.9);
 }
