@@ -203,7 +203,8 @@ struct hys_kernel {
 	bool order_free;
 	/* Takes calls whose rows have gaps. */
 	bool gaps;
-	/* Exact select: neither scores rows that keep all they see nor chooses from them. */
+	/* Exact select: neither scores rows that keep all they see, unless scores are wanted, nor
+	 * chooses from them. */
 	bool keeps_unscored;
 	/* Another row's kernel with tiles of other sizes. Which are the faster on
 	 * a device is for a plan that measures to find, and for wisdom to keep;

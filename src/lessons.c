@@ -30,24 +30,25 @@ static double least_row_s(const struct hys_seen *seen, double fixed_s, double *n
 		least_s = fmin(least_s, row_s);
 		sum_s += row_s;
 	}
-	*noise = seen->calls > 0 ? fmax(*noise, sum_s / (least_s * seen->calls)) : *noise;
+	*noise = seen->calls > 0 ? sum_s / (least_s * seen->calls) : 1;
 	return seen->calls > 0 ? least_s : 0;
 }
 
 /* What a row takes, and *fixed_s, what a call takes whatever its rows: keys are made ready,
- * threads and caches awake. That is what the fewest rows take without what these take each. */
+ * threads and caches awake. That is what the fewest rows take without what these take each.
+ * *noise becomes that of these calls if it is less. */
 static double solve_act(const struct hys_seen *seen, double fixed_least_s, double *fixed_s,
 			double *noise)
 {
-	double row_s = 0, unsettled;
+	double row_s, settled;
 
 	*fixed_s = fixed_least_s;
-	for (int32_t pass = 0; pass < PASSES; pass++) {
-		unsettled = *noise;
-		row_s = least_row_s(seen, *fixed_s, &unsettled);
+	row_s = least_row_s(seen, *fixed_s, &settled);
+	for (int32_t pass = 0; seen->tiny_weight > 0 && pass < PASSES; pass++) {
 		*fixed_s = fmax(seen->tiny_s - seen->tiny_weight * row_s, fixed_least_s);
+		row_s = least_row_s(seen, *fixed_s, &settled);
 	}
-	*noise = unsettled;
+	*noise = fmax(*noise, settled);
 	return row_s;
 }
 

@@ -14,7 +14,7 @@ struct hys_seen {
 	int32_t calls;
 	double busy_s[HYS_ROUNDS_MOST], weight[HYS_ROUNDS_MOST];
 	double row_flops; /* of the last */
-	/* the least that calls of the fewest rows took on the device alone; infinity = none yet */
+	/* the least that calls of the fewest rows took on the device alone; infinity and 0 = none yet */
 	double tiny_s, tiny_weight;
 };
 

@@ -25,6 +25,7 @@
  * of what disturbs them. */
 #define ALIKE 1.05
 #define ALIKE_OF_NOISE 0.5
+#define ALIKE_MOST 1.25
 /* Memory of a device that an exec's workspace may take. */
 #define MEMORY_PART 0.8
 
@@ -81,8 +82,8 @@ struct shapes {
 	int64_t rows, least, few, keys;
 };
 
-/* Exact select neither scores rows that see no more than they keep nor chooses from them: none
- * of these rows is such a one, else what choosing takes would be taken for work. */
+/* Some kernels of exact select neither score rows that see no more than they keep nor choose from
+ * them: none of these rows is such a one, else what choosing takes would be taken for work. */
 static struct shapes shapes_of(const struct probe *probe, int64_t rows)
 {
 	const struct hys_plan *plan = probe->picker->plan;
@@ -307,11 +308,18 @@ static double largest_s(const struct hys_plan *plan, hys_op op, const struct hys
 	return pace->call_s + pace->row_s * (double)rows + pace->flop_s * flops;
 }
 
-void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first, double noise)
+/* How much devices that are as fast may differ. */
+static double alike(double noise)
+{
+	return fmax(ALIKE, fmin(1 + ALIKE_OF_NOISE * (noise - 1), ALIKE_MOST));
+}
+
+/* Who was told to leave all to another is not as fast, however long calls take. */
+void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first, const double *noise)
 {
 	const uint64_t signature = hys_device_signature(plan->devices[first]);
 	struct hys_pace mean = {0};
-	double least = (double)INFINITY, most = 0;
+	double least = (double)INFINITY, most = 0, disturbed = 1;
 	int32_t count = 0;
 
 	for (int32_t i = 0; i < plan->device_count; i++) {
@@ -320,6 +328,9 @@ void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first, double 
 
 		if (hys_device_signature(plan->devices[i]) != signature)
 			continue;
+		if (pace->call_s >= HYS_NEVER_S)
+			return;
+		disturbed = fmax(disturbed, noise ? noise[i] : 1);
 		mean.call_s += pace->call_s;
 		mean.row_s += pace->row_s;
 		mean.flop_s += pace->flop_s;
@@ -328,7 +339,7 @@ void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first, double 
 		most = fmax(most, seconds);
 		count++;
 	}
-	if (!(most <= fmax(ALIKE, 1 + ALIKE_OF_NOISE * (noise - 1)) * least))
+	if (!(most <= alike(disturbed) * least))
 		return;
 	mean.call_s /= count;
 	mean.row_s /= count;
@@ -340,7 +351,7 @@ void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first, double 
 }
 
 /* Those of each name, once. */
-static void even_out(struct hys_plan *plan, hys_op op, double noise)
+static void even_out(struct hys_plan *plan, hys_op op, const double *noise)
 {
 	for (int32_t i = 0; i < plan->device_count; i++) {
 		const uint64_t signature = hys_device_signature(plan->devices[i]);
@@ -395,7 +406,7 @@ static void find_paces(struct hys_picker *picker, uint32_t *fresh)
 	}
 	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
 		if (*fresh & HYS_OP_BIT(op))
-			even_out(plan, (hys_op)op, 1);
+			even_out(plan, (hys_op)op, NULL);
 }
 
 static hys_status remember_paces(struct hys_picker *picker, uint32_t fresh, struct hys_error *error)
@@ -417,10 +428,13 @@ cleanup:
 /* Who is idle was said by what devices take alone. */
 static void rehearse_all(struct hys_plan *plan, uint32_t fresh)
 {
+	double noise[HYS_LANES_MAX];
+
 	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
 		if (!(fresh & HYS_OP_BIT(op)))
 			continue;
-		even_out(plan, (hys_op)op, hys_plan_rehearse(plan, (hys_op)op));
+		hys_plan_rehearse(plan, (hys_op)op, noise);
+		even_out(plan, (hys_op)op, noise);
 		for (int32_t i = 0; i < plan->device_count; i++)
 			hys_plan_pace(plan, (hys_op)op, i)->idle = plan->rows_most[i] == 0;
 	}

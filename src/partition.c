@@ -42,14 +42,15 @@ static struct hys_tensor indices_of(const struct hys_task *task)
 	}
 }
 
-/* Whether rows that keep all they see are cheap, on all devices; who shares by number counts
- * them nevertheless. */
+/* Whether rows that keep all they see are cheap, on all devices that work; who shares by number
+ * counts them nevertheless. */
 static bool keeping_is_cheap(const struct hys_plan *plan, hys_op op)
 {
 	if (op != HYS_OP_SELECT || plan->split == HYS_SPLIT_EQUAL)
 		return false;
 	for (int32_t i = 0; i < plan->device_count; i++)
-		if (!hys_plan_choice(plan, op, i)->kernel->keeps_unscored)
+		if (!hys_plan_pace(plan, op, i)->idle &&
+		    !hys_plan_choice(plan, op, i)->kernel->keeps_unscored)
 			return false;
 	return true;
 }

@@ -77,12 +77,12 @@ double hys_lane_time_s(const struct hys_tiles *tiles, const struct hys_lane_cost
 bool hys_partition_batch(struct hys_batch *batch);
 /* rehearse.c: corrects what devices take for an operation by what they take
  * together; whoever is no help then takes too long to be given any rows. Without
- * memory, or when a call fails, nothing changes. Answers what calls took on average
- * over the least, 1 when nothing disturbs the devices. */
-double hys_plan_rehearse(struct hys_plan *plan, hys_op op);
+ * memory, or when a call fails, nothing changes. noise[i]: what calls of device i took
+ * on average over the least; 1 when nothing disturbed it, or nothing was rehearsed. */
+void hys_plan_rehearse(struct hys_plan *plan, hys_op op, double *noise);
 /* pace.c: those named as device `first` is get the mean of what they take, unless they
- * differ by more than chance, given that much noise. */
-void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first, double noise);
+ * differ by more than chance, given the noise of each device of the plan, NULL = none. */
+void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first, const double *noise);
 /* Fills a plan's shares and, unless that is fixed, says which devices an
  * operation does as well without. HYS_OUT_OF_MEMORY. */
 hys_status hys_partition_plan(struct hys_plan *plan, bool fixed, struct hys_error *error);

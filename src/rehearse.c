@@ -40,13 +40,14 @@
 #define LEAST_GAIN 0.03
 
 /* Devices that others use, too, are slower for a while, one here, one there. So the least that
- * each took counts, of calls that take about so long, over so many seconds: the fewer the calmer
- * all is. Cores of a virtual machine, whose other halves are somebody else's, change between two
- * speeds within hundredths of a second, and keep one for seconds: short calls find the better one
- * where long ones do not. Calls of devices that copy must hide how a copy begins. */
+ * each took counts, of calls that take about so long, for so many seconds, calm or disturbed, of
+ * all the plan's operations together. Cores of a virtual machine, whose other halves are somebody
+ * else's, change between two speeds within hundredths of a second, and keep one for seconds: short
+ * calls find the better one where long ones do not. Calls of devices that copy must hide how a copy
+ * begins. */
 static const struct pattern {
-	double call_s, least_s, most_s;
-} cores = {0.015, 2, 12}, others = {0.1, 0, 6};
+	double call_s, calm_s, disturbed_s;
+} processors = {0.015, 2, 12}, copying = {0.1, 0, 8};
 
 /* Calls of rows that are alike. */
 struct act {
@@ -62,12 +63,12 @@ struct rehearsal {
 	struct hys_plan *plan;
 	struct hys_context *context;
 	hys_op op;
-	const struct pattern *pattern;
+	struct pattern pattern;
 	struct act acts[HYS_ACTS];
 	int32_t act_count;
 	struct hys_seen seen[HYS_LANES_MAX][HYS_ACTS];
 	struct hys_pace before[HYS_LANES_MAX]; /* what devices take alone */
-	double noise;			       /* of the device that was disturbed most */
+	double *noise;			       /* of lessons, by device */
 };
 
 /* ---- what is rehearsed ---- */
@@ -77,12 +78,19 @@ static bool can_rehearse(hys_op op)
 	return !hys_is_pooling(op) && op != HYS_OP_MERGE;
 }
 
-static const struct pattern *pattern_of(const struct hys_plan *plan)
+static struct pattern pattern_of(const struct hys_plan *plan)
 {
+	struct pattern pattern = processors;
+	int32_t operations = 0;
+
 	for (int32_t i = 0; i < plan->device_count; i++)
 		if (plan->devices[i]->info.kind != HYS_DEVICE_CPU)
-			return &others;
-	return &cores;
+			pattern = copying;
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+		operations += (plan->operations & HYS_OP_BIT(op)) && can_rehearse((hys_op)op);
+	pattern.calm_s /= operations;
+	pattern.disturbed_s /= operations;
+	return pattern;
 }
 
 static int32_t count_working(const struct hys_plan *plan, hys_op op)
@@ -142,8 +150,8 @@ static bool find_size(const struct rehearsal *r, int64_t rows, int64_t keys,
 	double per_row, fixed;
 
 	hys_cost_copies(plan, r->op, &per_row, &fixed);
-	while (rows >= 2 * least && (time_together_s(r, rows, keys) > r->pattern->call_s ||
-				     per_row * (double)rows > BYTES_MOST))
+	while ((rows >= 2 * least && time_together_s(r, rows, keys) > r->pattern.call_s) ||
+	       (rows > ROWS_LEAST && per_row * (double)rows > BYTES_MOST))
 		rows /= 2;
 	*size = (struct hys_trial_size){
 		.rows = rows,
@@ -154,7 +162,8 @@ static bool find_size(const struct rehearsal *r, int64_t rows, int64_t keys,
 	return time_together_s(r, rows, keys) >= TIME_LEAST_S;
 }
 
-/* Exact select neither scores rows that see no more than they keep nor chooses from them. */
+/* Some kernels of exact select neither score rows that see no more than they keep nor choose
+ * from them. */
 static int64_t few_keys(const struct rehearsal *r)
 {
 	const int64_t pool = r->plan->problem.scoring.pool;
@@ -177,7 +186,7 @@ static int32_t find_sizes(struct rehearsal *r)
 		keys /= 2;
 	few = few_keys(r);
 	while (keys >= 2 * KEYS_TYPICAL * pool && keys >= 4 * few &&
-	       time_together_s(r, rows_least(r, keys), keys) > r->pattern->call_s)
+	       time_together_s(r, rows_least(r, keys), keys) > r->pattern.call_s)
 		keys /= 2;
 	if (!find_size(r, hys_min64(plan->rows_max, keys), keys, &r->acts[HYS_HEAVY].size))
 		return 0;
@@ -253,14 +262,16 @@ static hys_status submit(struct rehearsal *r, struct act *act, struct hys_error 
 	}
 }
 
-/* Of so many of the act's rows. */
+/* Of so many of the act's rows, the last. */
 static hys_status call(struct rehearsal *r, struct act *act, int64_t rows, double *seconds,
 		       struct hys_error *error)
 {
 	const double begun = hys_now_s();
 	hys_status status;
 
-	act->trial.call.args.select.row_count = rows; /* all args begin like these */
+	/* all args begin like these */
+	act->trial.call.args.select.row_first = act->size.rows - rows;
+	act->trial.call.args.select.row_count = rows;
 	HYS_TRY(submit(r, act, error));
 	HYS_TRY(hys_exec_finish(act->exec, error));
 	*seconds = hys_now_s() - begun;
@@ -339,7 +350,7 @@ static void learn(struct rehearsal *r, int32_t i)
 	hys_partition_costs(r->plan, NULL, r->op, costs);
 	lesson = (struct hys_lesson){.row_s = costs[i].row_s, .flop_s = costs[i].flop_s};
 	hys_lessons_learn(r->seen[i], r->act_count, r->before[i].call_s, &lesson);
-	r->noise = fmax(r->noise, lesson.noise);
+	r->noise[i] = lesson.noise;
 	pace->flop_s = lesson.flop_s;
 	/* Of what is fixed, the copies are known. */
 	hys_partition_costs(&r->acts[HYS_HEAVY].plan, NULL, r->op, costs);
@@ -367,7 +378,6 @@ static hys_status play_round(struct rehearsal *r, struct hys_error *error)
 				HYS_TRY(watch_tiny(r, a, i, error));
 		HYS_TRY(watch(r, a, error));
 	}
-	r->noise = 1;
 	for (int32_t i = 0; i < r->plan->device_count; i++)
 		learn(r, i);
 cleanup:
@@ -383,12 +393,21 @@ static hys_status warm_up(struct rehearsal *r, struct act *act, struct hys_error
 	act->rows = act->size.rows;
 	HYS_TRY(call(r, act, act->rows, &seconds, error));
 	HYS_TRY(call(r, act, act->rows, &seconds, error));
-	for (; act->rows >= 2 * rows_least(r, act->size.keys) &&
-	       seconds > LONGER * r->pattern->call_s;
-	     seconds /= 2)
+	while (act->rows >= 2 * rows_least(r, act->size.keys) &&
+	       seconds > LONGER * r->pattern.call_s) {
 		act->rows /= 2;
+		seconds /= 2;
+	}
 cleanup:
 	return status;
+}
+
+static bool is_calm(const struct rehearsal *r)
+{
+	for (int32_t i = 0; i < r->plan->device_count; i++)
+		if (r->noise[i] > CALM)
+			return false;
+	return true;
 }
 
 static void forget(struct rehearsal *r)
@@ -409,7 +428,7 @@ static hys_status play(struct rehearsal *r, struct hys_error *error)
 	for (int32_t round = 1; round <= HYS_ROUNDS_MOST; round++) {
 		seconds = hys_now_s() - begun;
 		if (round > ROUNDS_LEAST &&
-		    seconds > (r->noise <= CALM ? r->pattern->least_s : r->pattern->most_s))
+		    seconds > (is_calm(r) ? r->pattern.calm_s : r->pattern.disturbed_s))
 			break;
 		HYS_TRY(play_round(r, error));
 		if (round == ROUNDS_TO_TRY)
@@ -468,7 +487,7 @@ static double foresee_s(const struct rehearsal *r, const double *excess)
 static hys_status compare_alone(struct rehearsal *r, int32_t i, double limit, double *ratio,
 				struct hys_error *error)
 {
-	const double end_s = hys_now_s() + r->pattern->least_s;
+	const double end_s = hys_now_s() + r->pattern.calm_s;
 	double excess[HYS_LANES_MAX], alone_s, together_s, beside_s;
 	hys_status status = HYS_OK;
 
@@ -499,7 +518,7 @@ static hys_status find_winner(struct rehearsal *r, int32_t *winner, struct hys_e
 		double ratio;
 
 		if (time_alone_s(r, i, plan->rows_max, plan->keys_max) > MAY_BE_FASTER * least_s ||
-		    hys_plan_rows_most(plan, r->op, i) < r->acts[HYS_HEAVY].size.rows)
+		    hys_plan_rows_most(plan, r->op, i) < r->acts[HYS_HEAVY].rows)
 			continue;
 		HYS_TRY(compare_alone(r, i, least, &ratio, error));
 		if (ratio <= least) {
@@ -535,35 +554,36 @@ cleanup:
 	return status;
 }
 
-double hys_plan_rehearse(struct hys_plan *plan, hys_op op)
+void hys_plan_rehearse(struct hys_plan *plan, hys_op op, double *noise)
 {
 	struct rehearsal *r;
 	struct hys_error error = {HYS_OK, 0, ""};
-	double noise;
 
+	for (int32_t i = 0; i < plan->device_count; i++)
+		noise[i] = 1;
 	if (!can_rehearse(op) || count_working(plan, op) < 2)
-		return 1;
+		return;
 	r = hys_alloc(&plan->context->host.allocator, sizeof(*r));
 	if (!r)
-		return 1;
+		return;
 	memset(r, 0, sizeof(*r));
 	r->plan = plan;
 	r->context = plan->context;
 	r->op = op;
 	r->pattern = pattern_of(plan);
-	r->noise = 1;
+	r->noise = noise;
 	for (int32_t i = 0; i < plan->device_count; i++)
 		r->before[i] = *hys_plan_pace(plan, op, i);
 	forget(r);
 	r->act_count = find_sizes(r);
 	if (r->act_count > 0 && rehearse(r, &error) != HYS_OK) {
-		for (int32_t i = 0; i < plan->device_count; i++)
+		for (int32_t i = 0; i < plan->device_count; i++) {
 			*hys_plan_pace(plan, op, i) = r->before[i];
+			noise[i] = 1;
+		}
 		hys_host_log(&plan->context->host, HYS_LOG_WARNING,
 			     "%s could not be rehearsed, speeds are those of devices alone: %s",
 			     hys_op_name(op), error.message);
 	}
-	noise = r->noise;
 	hys_free(&plan->context->host.allocator, r);
-	return noise;
 }

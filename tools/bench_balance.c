@@ -28,6 +28,8 @@ static const char *const way_names[] = {"equal", "static", "rebalanced", "guided
 #define TIMED_LEAST 5
 #define TIMED_MOST 100
 
+#define SHAPES 3
+
 /* What is computed. */
 static const struct shape {
 	const char *name;
@@ -35,7 +37,7 @@ static const struct shape {
 	int32_t index_heads, index_dim, pool, heads, topk;
 	int32_t documents; /* packed, of Zipf lengths; 0 = one causal document */
 	int32_t often;	   /* of 1000 rows, those that use all of topk; the others a twentieth */
-} shapes[2][3] = {
+} shapes[2][SHAPES] = {
 	/* for one core of a processor: pieces of some hundredths of a second */
 	{{"causal", HYS_OP_SELECT, 4, 64, 64, 0, 16, 0, 0},
 	 {"Zipf documents", HYS_OP_SELECT, 2, 32, 1, 0, 16, 512, 0},
@@ -73,7 +75,6 @@ struct balance {
 	struct hys_context *context;
 	int32_t devices[DEVICES_MAX], count;
 	const char *speeds; /* "1:4", or "" for what devices are */
-	int slow[DEVICES_MAX];
 	int64_t rows;
 	int repeat;
 	bool json, compare; /* with the fastest device alone */
@@ -243,16 +244,19 @@ static bool time_ways(struct balance *b, const struct shape *shape, struct opera
 	}
 }
 
-/* Guided, pieces differ from call to call. */
+/* Guided, pieces differ from call to call. What a device was busy beside its pieces counts as they
+ * do. */
 static bool find_imbalance(struct balance *b, struct way *way, bool guided)
 {
-	double busy[DEVICES_MAX] = {0};
-	if (!guided && !bench_trace_least(way->exec, way->begun_s, busy, &b->error))
+	double busy[DEVICES_MAX], parts[DEVICES_MAX];
+	way->imbalance = way->imbalance_of_all = imbalance_of(way->busy, b->count);
+	if (guided)
+		return true;
+	if (!bench_trace_least(way->exec, way->begun_s, b->count, parts, &b->error))
 		return false;
 	for (int32_t i = 0; i < b->count; i++)
-		busy[i] *= b->slow[i];
-	way->imbalance_of_all = imbalance_of(way->busy, b->count);
-	way->imbalance = guided ? way->imbalance_of_all : imbalance_of(busy, b->count);
+		busy[i] = way->busy[i] * parts[i];
+	way->imbalance = imbalance_of(busy, b->count);
 	return true;
 }
 
@@ -308,12 +312,12 @@ static bool make_batch(struct balance *b, const struct shape *shape, struct hys_
 
 /* The plan is there. */
 static bool open_way(struct balance *b, const struct shape *shape, struct operands *operands,
-		     struct way *way)
+		     struct way *way, bool traced)
 {
-	const struct hys_exec_options traced = {.struct_size = sizeof traced,
-						.flags = HYS_EXEC_TRACE};
+	const struct hys_exec_options options = {.struct_size = sizeof options,
+						 .flags = traced ? HYS_EXEC_TRACE : 0};
 	return make_batch(b, shape, way->plan, &way->batch) &&
-	       hys_exec_create(way->plan, &traced, &way->exec, &b->error) == HYS_OK &&
+	       hys_exec_create(way->plan, &options, &way->exec, &b->error) == HYS_OK &&
 	       call(way->exec, way->batch, shape, operands, WARM_UP_ROWS, &b->error) == HYS_OK;
 }
 
@@ -346,10 +350,10 @@ static bool run_ways(struct balance *b, const struct shape *shape, struct operan
 	for (int w = 0; ok && w < WAYS; w++)
 		if (w != LEARNT)
 			ok = make_plan(b, shape, b->devices, b->count, flags[w], &ways[w].plan) &&
-			     open_way(b, shape, operands, &ways[w]);
+			     open_way(b, shape, operands, &ways[w], w != GUIDED);
 	ok = ok && time_ways(b, shape, operands, &ways[EQUAL], &ways[STATIC]) &&
 	     hys_plan_rebalance(ways[STATIC].exec, &ways[LEARNT].plan, &b->error) == HYS_OK &&
-	     open_way(b, shape, operands, &ways[LEARNT]) &&
+	     open_way(b, shape, operands, &ways[LEARNT], true) &&
 	     time_ways(b, shape, operands, &ways[LEARNT], &ways[GUIDED]);
 	for (int w = 0; ok && w < WAYS; w++)
 		ok = find_imbalance(b, &ways[w], w == GUIDED);
@@ -365,7 +369,8 @@ static bool run_alone(struct balance *b, const struct shape *shape, int32_t devi
 	if (way)
 		way->timed_s = TIMED_S;
 	bool ok = way && make_plan(b, shape, &b->devices[device], 1, 0, &way->plan) &&
-		  open_way(b, shape, operands, way) && time_ways(b, shape, operands, way, NULL);
+		  open_way(b, shape, operands, way, false) &&
+		  time_ways(b, shape, operands, way, NULL);
 	*seconds = ok ? tool_median(way->times, way->calls) : 0;
 	if (way)
 		close_way(way);
@@ -481,7 +486,6 @@ static int run_halves(struct balance *b, const char *only)
 {
 	static const char *const speeds[] = {"1:1", "1:2", "1:4"};
 	static const char *const slow[] = {"1,1", "1,2", "1,4"};
-	static const int factors[] = {1, 2, 4};
 	int result = TOOL_OK;
 	for (int i = 0; i < 3 && result == TOOL_OK; i++) {
 		if (only && strcmp(only, speeds[i]) != 0)
@@ -499,10 +503,8 @@ static int run_halves(struct balance *b, const char *only)
 		b->count = 2;
 		b->devices[0] = 0;
 		b->devices[1] = 1;
-		b->slow[0] = 1;
-		b->slow[1] = factors[i];
 		bool ok = hys_context_create(&options, &b->context, &b->error) == HYS_OK;
-		for (int s = 0; ok && s < 3; s++)
+		for (int s = 0; ok && s < SHAPES; s++)
 			ok = run_shape(b, &shapes[0][s]);
 		if (!ok)
 			result = tool_failed("balance", &b->error);
@@ -525,11 +527,9 @@ static int run_devices(struct balance *b, const char *device, bool twice)
 	b->count = count < DEVICES_MAX ? count : DEVICES_MAX;
 	for (int32_t i = 0; i < b->count; i++)
 		b->devices[i] = numbers[twice ? i / 2 : i];
-	for (int32_t i = 0; i < b->count; i++)
-		b->slow[i] = 1;
 	if (b->count < 2)
 		result = tool_complain("one device cannot share, expected several");
-	for (int s = 0; s < 3 && result == TOOL_OK; s++)
+	for (int s = 0; s < SHAPES && result == TOOL_OK; s++)
 		if (!run_shape(b, &shapes[1][s]))
 			result = tool_failed("balance", &b->error);
 	free(numbers);

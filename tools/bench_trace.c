@@ -101,7 +101,23 @@ static bool same_piece(const struct hys_trace_span *a, const struct hys_trace_sp
 	       a->row_count == b->row_count && strcmp(a->what, b->what) == 0;
 }
 
-bool bench_trace_least(const struct hys_exec *exec, double from_s, double *busy_s,
+/* Of sorted spans. */
+static double part_of_least(const struct hys_trace_span *spans, int64_t count, int32_t device)
+{
+	double least = 0, least_sum = 0, sum = 0;
+	for (int64_t n = 0; n < count; n++) {
+		const double seconds = spans[n].end_s - spans[n].begin_s;
+		if (spans[n].device != device)
+			continue;
+		if (n == 0 || !same_piece(&spans[n - 1], &spans[n]))
+			least = seconds;
+		least_sum += least;
+		sum += seconds;
+	}
+	return sum > 0 ? least_sum / sum : 1;
+}
+
+bool bench_trace_least(const struct hys_exec *exec, double from_s, int32_t devices, double *parts,
 		       struct hys_error *error)
 {
 	const int64_t count = hys_exec_span_count(exec);
@@ -117,9 +133,8 @@ bool bench_trace_least(const struct hys_exec *exec, double from_s, double *busy_
 	}
 	if (ok)
 		qsort(spans, (size_t)used, sizeof *spans, compare_spans);
-	for (int64_t n = 0; ok && n < used; n++)
-		if (n == 0 || !same_piece(&spans[n - 1], &spans[n]))
-			busy_s[spans[n].device] += spans[n].end_s - spans[n].begin_s;
+	for (int32_t i = 0; ok && i < devices; i++)
+		parts[i] = part_of_least(spans, used, i);
 	free(spans);
 	return ok;
 }

@@ -21,9 +21,10 @@ int bench_trace_write(struct bench_trace *trace, const char *path);
 double bench_trace_overlap(const struct hys_exec *exec, const char *what,
 			   const struct hys_exec *other, const char *other_what, double from_s);
 
-/* Adds to busy_s[device] what each device did since, of calls that share rows alike: each piece
- * of its rows once, at the least that it took in any call. */
-bool bench_trace_least(const struct hys_exec *exec, double from_s, double *busy_s,
+/* parts[i]: what device i's spans since then would have taken, each piece of its rows always at the
+ * least that it ever took, over what they took; of calls that share rows alike, and of the first
+ * 4,096 spans of a device. False with *error filled. */
+bool bench_trace_least(const struct hys_exec *exec, double from_s, int32_t devices, double *parts,
 		       struct hys_error *error);
 
 #endif

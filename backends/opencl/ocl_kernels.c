@@ -23,7 +23,7 @@
 		.efficiency = share, .applicable = hys_ocl_scan_applicable,    \
 		.workspace = hys_ocl_scan_workspace, .run = hys_ocl_scan_run,  \
 		.detail = row_detail, .unproven = not_proven, .gaps = true,    \
-		.keeps_unscored = true                                           \
+		.keeps_unscored = true                                         \
 	}
 #define SELECT_FINE(row_name, row_op)                                                   \
 	{                                                                               \

@@ -93,7 +93,28 @@ static void test_fixed_at_least(void **state)
 	seen[HYS_HEAVY].tiny_s = 1e-9;
 	hys_lessons_learn(seen, HYS_ACTS, 3e-3, &lesson);
 	assert_true(lesson.fixed_s == 3e-3);
-	assert_true(lesson.row_s >= 0 && lesson.flop_s > 0);
+	assert_true(fabs(lesson.row_s - ROW_S) < 0.1 * ROW_S);
+}
+
+/* A device that took over what another left had no call of the fewest rows. */
+static void test_no_tiny_call(void **state)
+{
+	struct hys_lesson lesson = {.row_s = 1e-6, .flop_s = 3e-10};
+	struct hys_seen seen[HYS_ACTS];
+
+	(void)state;
+	watch(seen, false);
+	for (int a = 0; a < HYS_ACTS; a++) {
+		seen[a].tiny_s = (double)INFINITY;
+		seen[a].tiny_weight = 0;
+	}
+	hys_lessons_learn(seen, HYS_ACTS, 1e-4, &lesson);
+	assert_true(lesson.fixed_s == 1e-4);
+	assert_true(lesson.row_s > ROW_S && lesson.row_s < 2 * ROW_S);
+	seen[HYS_LIGHT].calls = 0; /* nor any of light rows: the proportion stays */
+	lesson = (struct hys_lesson){.row_s = 1e-5, .flop_s = 1e-11};
+	hys_lessons_learn(seen, HYS_ACTS, 1e-4, &lesson);
+	expect_near(lesson.row_s / lesson.flop_s, 1e6);
 }
 
 static void test_what_is_noted(void **state)
@@ -112,9 +133,8 @@ static void test_what_is_noted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_three_costs),
-		cmocka_unit_test(test_heavy_rows_only),
-		cmocka_unit_test(test_fixed_at_least),
+		cmocka_unit_test(test_three_costs),    cmocka_unit_test(test_heavy_rows_only),
+		cmocka_unit_test(test_fixed_at_least), cmocka_unit_test(test_no_tiny_call),
 		cmocka_unit_test(test_what_is_noted),
 	};
 

@@ -357,7 +357,7 @@ static void test_ranges(void **state)
 static void test_rows_that_keep_all(void **state)
 {
 	struct fixture *f = *state;
-	struct hys_kernel *kernel = &f->kernels[HYS_OP_SELECT];
+	struct hys_kernel *kernel = &f->kernels[HYS_OP_SELECT], other;
 	struct hys_batch *batch;
 	struct hys_tiles tiles = {.rows = 4096};
 	const int64_t kept = 512 / HYS_ROW_TILE;
@@ -378,10 +378,14 @@ static void test_rows_that_keep_all(void **state)
 	assert_true(batch->rows_before[HYS_OP_SELECT][256] == sums[1][256]);
 	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_ATTENTION_FORWARD, 0);
 	assert_true(sums[0][1] > 0 && sums[1][256] == 4096);
-	kernel->keeps_unscored = false;
+	other = *kernel; /* of one device, which counts unless it is idle */
+	other.keeps_unscored = false;
+	f->plan.choices[HYS_OP_COUNT + HYS_OP_SELECT].kernel = &other;
 	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_SELECT, 0);
 	assert_true(sums[0][1] > 0 && sums[1][256] == 4096);
-	kernel->keeps_unscored = true;
+	hys_plan_pace(&f->plan.plan, HYS_OP_SELECT, 1)->idle = true;
+	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_SELECT, 0);
+	assert_true(sums[0][kept] == 0 && sums[1][256] < 4096);
 	f->plan.plan.split = HYS_SPLIT_EQUAL; /* by number */
 	hys_tiles_weigh_batch(&tiles, batch, HYS_OP_SELECT, 0);
 	assert_true(sums[1][256] == 4096);
@@ -439,12 +443,12 @@ static void test_rows_and_work(void **state)
 
 static void take_each(struct fixture *f, double noise, double first, double second, double third)
 {
-	const double each[LANES] = {first, second, third};
+	const double each[LANES] = {first, second, third}, noises[LANES] = {1, noise, 1};
 
 	for (int32_t i = 0; i < LANES; i++)
 		*hys_plan_pace(&f->plan.plan, HYS_OP_SELECT, i) =
 			(struct hys_pace){.flop_s = each[i] * 1e-12};
-	hys_paces_even_out(&f->plan.plan, HYS_OP_SELECT, 0, noise);
+	hys_paces_even_out(&f->plan.plan, HYS_OP_SELECT, 0, noises);
 }
 
 static double taken(struct fixture *f, int32_t i)
