@@ -33,9 +33,9 @@
 /* Copies take that much more or less than they did alone, at most. */
 #define COPIES_DIFFER 16
 /* Devices that may be the fastest one alone, by what they were found to take; so many pairs of
- * calls, and as many seconds of them as of rounds at least, say whether one is. */
+ * calls at least say whether one is. */
 #define MAY_BE_FASTER 2
-#define PAIRS 5
+#define PAIRS 7
 /* Sharing has to be that much faster than one device alone. */
 #define LEAST_GAIN 0.03
 
@@ -482,23 +482,27 @@ static double foresee_s(const struct rehearsal *r, const double *excess)
 
 /* What device i takes alone for the plan's largest call, of what all take: it is faster than
  * beside the others, and meets nobody. Turn by turn, so that what disturbs one disturbs the
- * others; and the most of all pairs, since a share given up by chance costs more than one that
- * hardly helps. No more pairs when it is over `limit`. */
+ * others. *ratio is at most `limit` when most pairs say so, else infinite; where they do, there are
+ * more of them while there is time, since a share given up by chance costs more than one that
+ * hardly helps. */
 static hys_status compare_alone(struct rehearsal *r, int32_t i, double limit, double *ratio,
 				struct hys_error *error)
 {
 	const double end_s = hys_now_s() + r->pattern.calm_s;
-	double excess[HYS_LANES_MAX], alone_s, together_s, beside_s;
+	double excess[HYS_LANES_MAX], alone_s, together_s, beside_s, sum = 0;
+	int32_t pairs = 0, agree = 0;
 	hys_status status = HYS_OK;
 
-	*ratio = 0;
-	for (int32_t n = 0; *ratio <= limit && (n < PAIRS || hys_now_s() < end_s); n++) {
+	while (pairs < PAIRS || (2 * agree > pairs && hys_now_s() < end_s)) {
 		HYS_TRY(find_excess(r, i, excess, &beside_s, error));
 		alone_s = foresee_s(r, excess) + beside_s;
 		HYS_TRY(find_excess(r, -1, excess, &beside_s, error));
 		together_s = foresee_s(r, excess) + beside_s;
-		*ratio = fmax(*ratio, alone_s / together_s);
+		agree += alone_s <= limit * together_s;
+		sum += alone_s / together_s;
+		pairs++;
 	}
+	*ratio = 2 * agree > pairs ? fmin(sum / pairs, limit) : (double)INFINITY;
 cleanup:
 	return status;
 }
