@@ -22,6 +22,15 @@ void hys_semaphore_wait(sem_t *semaphore)
 
 /* ---- patience ---- */
 
+/* Whether the device has rows of any operation. */
+static bool computes(const struct hys_plan *plan, int32_t i)
+{
+	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
+		if (plan->operations & HYS_OP_BIT(op) && !hys_plan_pace(plan, (hys_op)op, i)->idle)
+			return true;
+	return false;
+}
+
 /* Each thread has a core to itself, and as many are left to others. Processors that
  * compute are among those others. */
 bool hys_exec_may_look(const struct hys_plan *plan)
@@ -31,7 +40,7 @@ bool hys_exec_may_look(const struct hys_plan *plan)
 	int64_t cpus = host->cpus_allowed;
 
 	for (int32_t i = 0; i < plan->device_count; i++)
-		if (plan->devices[i]->host_memory)
+		if (plan->devices[i]->host_memory && computes(plan, i))
 			return false;
 	if (host->cpus_quota > 0)
 		cpus = hys_min64(cpus, host->cpus_quota);

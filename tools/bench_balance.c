@@ -244,13 +244,19 @@ static bool time_ways(struct balance *b, const struct shape *shape, struct opera
 	}
 }
 
-/* Guided, pieces differ from call to call. What a device was busy beside its pieces counts as they
- * do. */
-static bool find_imbalance(struct balance *b, struct way *way, bool guided)
+/* Guided, pieces differ from call to call; and traces take time, so there are none where devices
+ * are compared with one alone. */
+static bool is_traced(const struct balance *b, int w)
+{
+	return w != GUIDED && !b->compare;
+}
+
+/* What a device was busy beside its pieces counts as they do. */
+static bool find_imbalance(struct balance *b, struct way *way, bool traced)
 {
 	double busy[DEVICES_MAX], parts[DEVICES_MAX];
 	way->imbalance = way->imbalance_of_all = imbalance_of(way->busy, b->count);
-	if (guided)
+	if (!traced)
 		return true;
 	if (!bench_trace_least(way->exec, way->begun_s, b->count, parts, &b->error))
 		return false;
@@ -350,13 +356,13 @@ static bool run_ways(struct balance *b, const struct shape *shape, struct operan
 	for (int w = 0; ok && w < WAYS; w++)
 		if (w != LEARNT)
 			ok = make_plan(b, shape, b->devices, b->count, flags[w], &ways[w].plan) &&
-			     open_way(b, shape, operands, &ways[w], w != GUIDED);
+			     open_way(b, shape, operands, &ways[w], is_traced(b, w));
 	ok = ok && time_ways(b, shape, operands, &ways[EQUAL], &ways[STATIC]) &&
 	     hys_plan_rebalance(ways[STATIC].exec, &ways[LEARNT].plan, &b->error) == HYS_OK &&
-	     open_way(b, shape, operands, &ways[LEARNT], true) &&
+	     open_way(b, shape, operands, &ways[LEARNT], is_traced(b, LEARNT)) &&
 	     time_ways(b, shape, operands, &ways[LEARNT], &ways[GUIDED]);
 	for (int w = 0; ok && w < WAYS; w++)
-		ok = find_imbalance(b, &ways[w], w == GUIDED);
+		ok = find_imbalance(b, &ways[w], is_traced(b, w));
 	return ok;
 }
 
@@ -394,15 +400,20 @@ static bool find_alone(struct balance *b, const struct shape *shape, struct oper
 
 static void print_head(const struct balance *b)
 {
-	printf("imbalance: the longest busy time over the mean of all that work, each piece of "
-	       "the rows at the least\nthat it took in any call; all: of all calls together; "
-	       "time: the median; shares: of the rows, by device;\nrebalanced: as static, once, by "
-	       "what that one's calls took; guided: pieces differ, so only all calls count\n"
+	printf("imbalance: the longest busy time over the mean of all that work, %s\n"
+	       "time: the median; shares: of the rows, by device; rebalanced: as static, once, by "
+	       "what that one's calls took\n"
 	       "%-22s %-18s %-6s ",
+	       b->compare ? "of all calls together"
+			  : "each piece of the rows at the least that it\ntook in any call; all: "
+			    "of all calls together, and so for guided, where pieces differ",
 	       "rows", "operation", "speeds");
 	if (b->compare)
 		printf("%*s ", 11 * (int)b->count, "alone, by device");
-	printf(" %-10s %9s %6s %10s %5s ", "split", "imbalance", "all", "time", "calls");
+	printf(" %-10s %9s ", "split", "imbalance");
+	if (!b->compare)
+		printf("%6s ", "all");
+	printf("%10s %5s ", "time", "calls");
 	printf(b->compare ? "%6s  shares\n" : "  shares\n", "gain");
 }
 
@@ -423,8 +434,10 @@ static void print_way(const struct balance *b, const struct shape *shape, const 
 	       w ? "" : b->speeds);
 	if (b->compare)
 		print_alone(b, w ? NULL : alone);
-	printf(" %-10s %9.3f %6.3f %10s %5d ", way_names[w], way->imbalance, way->imbalance_of_all,
-	       tool_time(seconds), way->calls);
+	printf(" %-10s %9.3f ", way_names[w], way->imbalance);
+	if (!b->compare)
+		printf("%6.3f ", way->imbalance_of_all);
+	printf("%10s %5d ", tool_time(seconds), way->calls);
 	if (b->compare)
 		printf("%5.2fx ", alone->fastest_s / seconds);
 	for (int32_t i = 0; i < b->count; i++)

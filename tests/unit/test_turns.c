@@ -175,7 +175,11 @@ static void test_who_may_look(void **state)
 	assert_false(may_look(f, 64, enough - 1));
 	assert_true(may_look(f, 64, 0));
 	f->devices[1].base.host_memory = true;
+	f->all.plan.operations = HYS_OP_BIT(HYS_OP_SELECT) | HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD);
+	hys_plan_pace(&f->all.plan, HYS_OP_SELECT, 1)->idle = true;
 	assert_false(may_look(f, 64, 0));
+	hys_plan_pace(&f->all.plan, HYS_OP_ATTENTION_FORWARD, 1)->idle = true;
+	assert_true(may_look(f, 64, 0)); /* that processor has nothing to do */
 	f->devices[1].base.host_memory = false;
 }
 
