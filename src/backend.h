@@ -312,12 +312,15 @@ static inline bool hys_present(const struct hys_tensor *tensor)
 	return tensor->dtype != HYS_DTYPE_DEFAULT;
 }
 
-/* How many slots of a left-packed list are used. Of lists that are not packed
- * it answers something between, which is all that a cost needs. */
-static inline int64_t hys_count_slots(const int32_t *slots, int64_t most)
+/* How many slots of a left-packed list are used; as many as `guess`, perhaps, which saves the way
+ * through memory. Of lists that are not packed it answers something between, which is all that a
+ * cost needs. */
+static inline int64_t hys_count_slots(const int32_t *slots, int64_t most, int64_t guess)
 {
 	int64_t low = 0, high = most;
 
+	if (guess > 0 && guess < most && slots[guess - 1] >= 0 && slots[guess] < 0)
+		return guess;
 	if (most > 0 && slots[most - 1] >= 0)
 		return most;
 	while (low < high) {

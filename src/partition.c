@@ -17,14 +17,17 @@
 
 /* ---- weighing ---- */
 
-/* The mean over groups of the slots that row `row` of the call uses. */
-static double slots_used(const struct hys_tensor *indices, int64_t row)
+/* The mean over groups of the slots that row `row` of the call uses; *last is what the last list
+ * used that was looked at: most use as many. */
+static double slots_used(const struct hys_tensor *indices, int64_t row, int64_t *last)
 {
 	const int32_t *slots = (const int32_t *)indices->host + row * indices->stride[0];
 	int64_t count = 0;
 
-	for (int64_t u = 0; u < indices->shape[1]; u++)
-		count += hys_count_slots(slots + u * indices->stride[1], indices->shape[2]);
+	for (int64_t u = 0; u < indices->shape[1]; u++) {
+		*last = hys_count_slots(slots + u * indices->stride[1], indices->shape[2], *last);
+		count += *last;
+	}
 	return (double)count / (double)hys_max64(indices->shape[1], 1);
 }
 
@@ -82,6 +85,7 @@ static void weigh(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op
 	const struct hys_limits all = hys_limits_of(problem);
 	const bool cheap = keeping_is_cheap(batch->plan, op);
 	double sum = 0, rows = 0;
+	int64_t last = 0;
 
 	tiles->count = hys_tiles_of(tiles->rows);
 	tiles->flops_before[0] = 0;
@@ -98,7 +102,8 @@ static void weigh(struct hys_tiles *tiles, const struct hys_batch *batch, hys_op
 				continue;
 			}
 			if (indices->host)
-				hys_limits_of_slots(&limits, problem, slots_used(indices, row));
+				hys_limits_of_slots(&limits, problem,
+						    slots_used(indices, row, &last));
 			keeps = cheap && keeps_all(batch, first + row, &limits);
 			sum += keeps ? 0 : row_flops(batch, op, first + row, &limits);
 			rows += keeps ? KEEPS_ALL : 1;

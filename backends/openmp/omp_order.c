@@ -44,8 +44,9 @@ int64_t omp_attended(const struct omp_rows *rows, int64_t t)
 		struct omp_walk walk;
 
 		omp_walk_start(&walk, rows, t, u);
-		count += hys_count_slots(walk.slots.indices, walk.slots.count) * walk.slots.span +
-			 length(walk.first) + length(walk.window) + length(walk.second);
+		count +=
+			hys_count_slots(walk.slots.indices, walk.slots.count, 0) * walk.slots.span +
+			length(walk.first) + length(walk.window) + length(walk.second);
 	}
 	return count;
 }
