@@ -390,9 +390,10 @@ static void find_pace(const struct probe *probe, double *byte_s, uint32_t *fresh
 }
 
 /* *fresh: operations that wisdom did not know of some device. */
-static void find_paces(struct hys_picker *picker, uint32_t *fresh)
+static hys_status find_paces(struct hys_picker *picker, uint32_t *fresh, struct hys_error *error)
 {
 	struct hys_plan *plan = picker->plan;
+	hys_status status = HYS_OK;
 
 	for (int32_t i = 0; i < plan->device_count; i++) {
 		double byte_s = -1;
@@ -400,13 +401,19 @@ static void find_paces(struct hys_picker *picker, uint32_t *fresh)
 		for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
 			const struct probe probe = probe_of(picker, i, op);
 
-			if (plan->operations & HYS_OP_BIT(op))
-				find_pace(&probe, &byte_s, fresh);
+			if (!(plan->operations & HYS_OP_BIT(op)))
+				continue;
+			HYS_TRY(hys_picker_next(picker, error, "timing %s on %s",
+						hys_op_name((hys_op)op),
+						plan->devices[i]->info.name));
+			find_pace(&probe, &byte_s, fresh);
 		}
 	}
 	for (int32_t op = 0; op < HYS_OP_COUNT; op++)
 		if (*fresh & HYS_OP_BIT(op))
 			even_out(plan, (hys_op)op, NULL);
+cleanup:
+	return status;
 }
 
 static hys_status remember_paces(struct hys_picker *picker, uint32_t fresh, struct hys_error *error)
@@ -426,18 +433,26 @@ cleanup:
 }
 
 /* Who is idle was said by what devices take alone. */
-static void rehearse_all(struct hys_plan *plan, uint32_t fresh)
+static hys_status rehearse_all(struct hys_picker *picker, uint32_t fresh, struct hys_error *error)
 {
+	struct hys_plan *plan = picker->plan;
 	double noise[HYS_LANES_MAX];
+	hys_status status = HYS_OK;
 
 	for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
+		if (!(plan->operations & HYS_OP_BIT(op)))
+			continue;
+		HYS_TRY(hys_picker_next(picker, error, "%s on all devices together",
+					hys_op_name((hys_op)op)));
 		if (!(fresh & HYS_OP_BIT(op)))
 			continue;
-		hys_plan_rehearse(plan, (hys_op)op, noise);
+		HYS_TRY(hys_plan_rehearse(picker, (hys_op)op, noise, error));
 		even_out(plan, (hys_op)op, noise);
 		for (int32_t i = 0; i < plan->device_count; i++)
 			hys_plan_pace(plan, (hys_op)op, i)->idle = plan->rows_most[i] == 0;
 	}
+cleanup:
+	return status;
 }
 
 /* As many rows for each, whatever they take. */
@@ -496,6 +511,15 @@ static hys_status limit_rows(struct hys_plan *plan, struct hys_error *error)
 			(long long)together, (long long)plan->rows_max);
 }
 
+int32_t hys_plan_pace_steps(const struct hys_plan *plan, const struct hys_wish *wish)
+{
+	const int32_t operations = hys_count_operations(plan->operations);
+
+	if (wish->paces || plan->split == HYS_SPLIT_EQUAL)
+		return 0;
+	return operations * (plan->device_count + rehearses(plan));
+}
+
 hys_status hys_plan_pace_devices(struct hys_picker *picker, struct hys_error *error)
 {
 	struct hys_plan *plan = picker->plan;
@@ -512,13 +536,13 @@ hys_status hys_plan_pace_devices(struct hys_picker *picker, struct hys_error *er
 		pace_equally(plan);
 		plan->pace_source = "taken as equal";
 	} else {
-		find_paces(picker, &fresh);
+		HYS_TRY(find_paces(picker, &fresh, error));
 		plan->pace_source = "measured";
 	}
 	HYS_TRY(limit_rows(plan, error));
 	HYS_TRY(hys_partition_plan(plan, false, error));
 	if (fresh && rehearses(plan)) {
-		rehearse_all(plan, fresh);
+		HYS_TRY(rehearse_all(picker, fresh, error));
 		HYS_TRY(hys_partition_plan(plan, false, error));
 	}
 	HYS_TRY(remember_paces(picker, fresh, error));

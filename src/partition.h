@@ -78,8 +78,10 @@ bool hys_partition_batch(struct hys_batch *batch);
 /* rehearse.c: corrects what devices take for an operation by what they take
  * together; whoever is no help then takes too long to be given any rows. Without
  * memory, or when a call fails, nothing changes. noise[i]: what calls of device i took
- * on average over the least; 1 when nothing disturbed it, or nothing was rehearsed. */
-void hys_plan_rehearse(struct hys_plan *plan, hys_op op, double *noise);
+ * on average over the least; 1 when nothing disturbed it, or nothing was rehearsed.
+ * HYS_CANCELLED. */
+hys_status hys_plan_rehearse(struct hys_picker *picker, hys_op op, double *noise,
+			     struct hys_error *error);
 /* pace.c: those named as device `first` is get the mean of what they take, unless they
  * differ by more than chance, given the noise of each device of the plan, NULL = none. */
 void hys_paces_even_out(struct hys_plan *plan, hys_op op, int32_t first, const double *noise);

@@ -1,6 +1,7 @@
 /* From a problem and options to a plan. */
 #include "planner.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -268,32 +269,51 @@ static void take_over(struct hys_plan *plan, const struct hys_wish *wish)
 	}
 }
 
-static hys_status report(const struct hys_wish *wish, int32_t step, int32_t steps, const char *what,
+static int32_t count_steps(const struct hys_plan *plan, const struct hys_wish *wish)
+{
+	return plan->device_count * hys_count_operations(plan->operations) +
+	       (plan->device_count > 1 ? hys_plan_pace_steps(plan, wish) : 0);
+}
+
+static hys_status report(const struct hys_picker *picker, int32_t step, const char *what,
 			 struct hys_error *error)
 {
-	if (!wish->progress || wish->progress(wish->progress_user, step, steps, what) == 0)
+	const struct hys_wish *wish = picker->wish;
+
+	if (!wish->progress || wish->progress(wish->progress_user, step, picker->steps, what) == 0)
 		return HYS_OK;
-	return hys_fail(error, HYS_CANCELLED, 0, "stopped by options.progress before %s", what);
+	return hys_fail(error, HYS_CANCELLED, 0, "stopped by options.progress at %s", what);
+}
+
+hys_status hys_picker_next(struct hys_picker *picker, struct hys_error *error, const char *format,
+			   ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(picker->doing, sizeof(picker->doing), format, arguments);
+	va_end(arguments);
+	return report(picker, picker->step++, picker->doing, error);
+}
+
+hys_status hys_picker_go_on(const struct hys_picker *picker, struct hys_error *error)
+{
+	return report(picker, picker->step - 1, picker->doing, error);
 }
 
 static hys_status pick_all(struct hys_picker *picker, struct hys_error *error)
 {
 	struct hys_plan *plan = picker->plan;
-	const int32_t steps = plan->device_count * hys_count_operations(plan->operations);
-	int32_t step = 0;
-	char what[160];
-	hys_status status;
+	hys_status status = HYS_OK;
 
 	for (int32_t i = 0; i < plan->device_count; i++)
 		for (int32_t op = 0; op < HYS_OP_COUNT; op++) {
 			if (!(plan->operations & HYS_OP_BIT(op)))
 				continue;
-			snprintf(what, sizeof(what), "%s on %s", hys_op_name((hys_op)op),
-				 plan->devices[i]->info.name);
-			HYS_TRY(report(picker->wish, step++, steps, what, error));
+			HYS_TRY(hys_picker_next(picker, error, "%s on %s", hys_op_name((hys_op)op),
+						plan->devices[i]->info.name));
 			HYS_TRY(hys_pick_kernel(picker, (hys_op)op, i, error));
 		}
-	HYS_TRY(report(picker->wish, steps, steps, "done", error));
 cleanup:
 	return status;
 }
@@ -311,10 +331,12 @@ hys_status hys_plan_make(struct hys_context *context, const struct hys_wish *wis
 	HYS_TRY(check_kernels(made, wish->kernels, error));
 	picker.plan = made;
 	picker.problem_hash = hys_problem_hash(&made->problem);
+	picker.steps = count_steps(made, wish);
 	hys_builds_start(&picker);
 	HYS_TRY(pick_all(&picker, error));
 	if (made->device_count > 1)
 		HYS_TRY(hys_plan_pace_devices(&picker, error));
+	HYS_TRY(report(&picker, picker.steps, "done", error));
 	*plan = made;
 	made = NULL;
 cleanup:

@@ -60,6 +60,7 @@ struct act {
 };
 
 struct rehearsal {
+	const struct hys_picker *picker;
 	struct hys_plan *plan;
 	struct hys_context *context;
 	hys_op op;
@@ -430,6 +431,7 @@ static hys_status play(struct rehearsal *r, struct hys_error *error)
 		if (round > ROUNDS_LEAST &&
 		    seconds > (is_calm(r) ? r->pattern.calm_s : r->pattern.disturbed_s))
 			break;
+		HYS_TRY(hys_picker_go_on(r->picker, error));
 		HYS_TRY(play_round(r, error));
 		if (round == ROUNDS_TO_TRY)
 			forget(r);
@@ -494,6 +496,7 @@ static hys_status compare_alone(struct rehearsal *r, int32_t i, double limit, do
 	hys_status status = HYS_OK;
 
 	while (pairs < PAIRS || (2 * agree > pairs && hys_now_s() < end_s)) {
+		HYS_TRY(hys_picker_go_on(r->picker, error));
 		HYS_TRY(find_excess(r, i, excess, &beside_s, error));
 		alone_s = foresee_s(r, excess) + beside_s;
 		HYS_TRY(find_excess(r, -1, excess, &beside_s, error));
@@ -558,19 +561,32 @@ cleanup:
 	return status;
 }
 
-void hys_plan_rehearse(struct hys_plan *plan, hys_op op, double *noise)
+/* What devices take alone counts again. */
+static void take_back(const struct rehearsal *r)
 {
+	for (int32_t i = 0; i < r->plan->device_count; i++) {
+		*hys_plan_pace(r->plan, r->op, i) = r->before[i];
+		r->noise[i] = 1;
+	}
+}
+
+hys_status hys_plan_rehearse(struct hys_picker *picker, hys_op op, double *noise,
+			     struct hys_error *error)
+{
+	struct hys_plan *plan = picker->plan;
+	struct hys_error failure = {HYS_OK, 0, ""};
 	struct rehearsal *r;
-	struct hys_error error = {HYS_OK, 0, ""};
+	hys_status status = HYS_OK;
 
 	for (int32_t i = 0; i < plan->device_count; i++)
 		noise[i] = 1;
 	if (!can_rehearse(op) || count_working(plan, op) < 2)
-		return;
+		return HYS_OK;
 	r = hys_alloc(&plan->context->host.allocator, sizeof(*r));
 	if (!r)
-		return;
+		return HYS_OK;
 	memset(r, 0, sizeof(*r));
+	r->picker = picker;
 	r->plan = plan;
 	r->context = plan->context;
 	r->op = op;
@@ -580,14 +596,18 @@ void hys_plan_rehearse(struct hys_plan *plan, hys_op op, double *noise)
 		r->before[i] = *hys_plan_pace(plan, op, i);
 	forget(r);
 	r->act_count = find_sizes(r);
-	if (r->act_count > 0 && rehearse(r, &error) != HYS_OK) {
-		for (int32_t i = 0; i < plan->device_count; i++) {
-			*hys_plan_pace(plan, op, i) = r->before[i];
-			noise[i] = 1;
-		}
+	if (r->act_count > 0)
+		status = rehearse(r, &failure);
+	if (status == HYS_CANCELLED) {
+		if (error)
+			*error = failure;
+	} else if (status != HYS_OK) {
+		status = HYS_OK;
+		take_back(r);
 		hys_host_log(&plan->context->host, HYS_LOG_WARNING,
 			     "%s could not be rehearsed, speeds are those of devices alone: %s",
-			     hys_op_name(op), error.message);
+			     hys_op_name(op), failure.message);
 	}
 	hys_free(&plan->context->host.allocator, r);
+	return status;
 }

@@ -283,6 +283,56 @@ static void test_progress(void **state)
 	}
 }
 
+struct told {
+	int32_t step, steps, stop_at;
+};
+
+/* Steps that take long are told more than once. */
+static int watch_devices(void *user, int32_t step, int32_t steps, const char *what)
+{
+	struct told *told = user;
+
+	assert_true(step == told->step || step == told->step + 1);
+	assert_true((step == steps) == (strcmp(what, "done") == 0));
+	told->step = step;
+	told->steps = steps;
+	return step == told->stop_at;
+}
+
+/* Kernels for each device, how fast each is, and all together: nothing is done after "done". */
+static void test_progress_of_devices(void **state)
+{
+	const struct hys_problem problem = small_problem();
+	const int32_t devices[] = {0, 0};
+	struct told told = {.step = -1, .stop_at = -1};
+	struct hys_plan_options options = small_options(0);
+
+	(void)state;
+	options.operations = HYS_OP_BIT(HYS_OP_SELECT) | HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD);
+	options.devices = devices;
+	options.device_count = 2;
+	options.progress = watch_devices;
+	options.progress_user = &told;
+	hys_plan_destroy(make(&problem, &options));
+	assert_int_equal(told.steps, 4 + 4 + 2);
+	assert_int_equal(told.step, told.steps);
+	for (int32_t last = 0; last <= 10; last++) {
+		struct hys_plan *plan = NULL;
+		struct hys_error error = {HYS_OK, 0, ""};
+
+		hys_wisdom_forget(context);
+		told = (struct told){.step = -1, .stop_at = last};
+		assert_int_equal(hys_plan_create(context, &problem, &options, &plan, &error),
+				 HYS_CANCELLED);
+		assert_null(plan);
+		assert_int_equal(told.step, last);
+	}
+	told = (struct told){.step = -1, .stop_at = -1};
+	options.flags |= HYS_PLAN_EQUAL;
+	hys_plan_destroy(make(&problem, &options));
+	assert_int_equal(told.steps, 4);
+}
+
 /* ---- describe ---- */
 
 static void test_describe(void **state)
@@ -508,10 +558,10 @@ int main(void)
 		TEST(test_operations),	   TEST(test_queries),
 		TEST(test_forced_kernels), TEST(test_missing_capability),
 		TEST(test_memory_limit),   TEST(test_wisdom),
-		TEST(test_progress),	   TEST(test_describe),
-		TEST(test_cost),	   TEST(test_work),
-		TEST(test_workspace),	   TEST(test_out_of_memory),
-		TEST(test_lifetime),
+		TEST(test_progress),	   TEST(test_progress_of_devices),
+		TEST(test_describe),	   TEST(test_cost),
+		TEST(test_work),	   TEST(test_workspace),
+		TEST(test_out_of_memory),  TEST(test_lifetime),
 	};
 
 	return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

@@ -65,13 +65,27 @@ static int set_up(void **state)
 }
 
 /* The second device is so many times slower. */
-static void rehearse(struct fixture *f, int32_t slower, double *noise)
+static hys_status rehearse_watched(struct fixture *f, int32_t slower, hys_progress *progress,
+				   int32_t *told, double *noise, struct hys_error *error)
 {
+	const struct hys_wish wish = {.progress = progress, .progress_user = told};
+	struct hys_picker picker = {.context = f->context,
+				    .plan = &f->plan.plan,
+				    .wish = &wish,
+				    .step = 5,
+				    .steps = 7,
+				    .doing = "rehearsing"};
+
 	f->devices[1].base.slow = slower;
 	for (int i = 0; i < LANES; i++)
 		*hys_plan_pace(&f->plan.plan, HYS_OP_SELECT, i) = (struct hys_pace){
 			.call_s = CALL_S, .row_s = 3 * ROW_S, .flop_s = FLOP_S / 2};
-	hys_plan_rehearse(&f->plan.plan, HYS_OP_SELECT, noise);
+	return hys_plan_rehearse(&picker, HYS_OP_SELECT, noise, error);
+}
+
+static void rehearse(struct fixture *f, int32_t slower, double *noise)
+{
+	assert_int_equal(rehearse_watched(f, slower, NULL, NULL, noise, NULL), HYS_OK);
 }
 
 static void expect_near(const char *what, double found, double right)
@@ -131,12 +145,38 @@ static void test_hardly_helps(void **state)
 	assert_true(hys_plan_pace(&f->plan.plan, HYS_OP_SELECT, 1)->call_s == HYS_NEVER_S);
 }
 
+static int count_told(void *user, int32_t step, int32_t steps, const char *what)
+{
+	int32_t *told = user;
+
+	assert_int_equal(step, 4); /* the one that was told last */
+	assert_int_equal(steps, 7);
+	assert_string_equal(what, "rehearsing");
+	return ++*told == 9;
+}
+
+/* It takes seconds, but not to hear that it is to stop. */
+static void test_cancelled(void **state)
+{
+	struct fixture *f = *state;
+	struct hys_error error = {HYS_OK, 0, ""};
+	int32_t told = 0;
+	double noise[LANES];
+
+	assert_int_equal(rehearse_watched(f, 3, count_told, &told, noise, &error), HYS_CANCELLED);
+	assert_int_equal(told, 9);
+	assert_int_equal(error.status, HYS_CANCELLED);
+	assert_string_equal(error.message, "stopped by options.progress at rehearsing");
+	assert_int_equal(fake_plan_references(&f->plan), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_slower_device, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disturbed, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_hardly_helps, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_cancelled, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
