@@ -515,7 +515,7 @@ int32_t hys_plan_pace_steps(const struct hys_plan *plan, const struct hys_wish *
 {
 	const int32_t operations = hys_count_operations(plan->operations);
 
-	if (wish->paces || plan->split == HYS_SPLIT_EQUAL)
+	if (plan->device_count == 1 || wish->paces || plan->split == HYS_SPLIT_EQUAL)
 		return 0;
 	return operations * (plan->device_count + rehearses(plan));
 }
@@ -541,10 +541,10 @@ hys_status hys_plan_pace_devices(struct hys_picker *picker, struct hys_error *er
 	}
 	HYS_TRY(limit_rows(plan, error));
 	HYS_TRY(hys_partition_plan(plan, false, error));
-	if (fresh && rehearses(plan)) {
+	if (rehearses(plan))
 		HYS_TRY(rehearse_all(picker, fresh, error));
+	if (fresh && rehearses(plan))
 		HYS_TRY(hys_partition_plan(plan, false, error));
-	}
 	HYS_TRY(remember_paces(picker, fresh, error));
 cleanup:
 	return status;

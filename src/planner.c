@@ -272,7 +272,7 @@ static void take_over(struct hys_plan *plan, const struct hys_wish *wish)
 static int32_t count_steps(const struct hys_plan *plan, const struct hys_wish *wish)
 {
 	return plan->device_count * hys_count_operations(plan->operations) +
-	       (plan->device_count > 1 ? hys_plan_pace_steps(plan, wish) : 0);
+	       hys_plan_pace_steps(plan, wish);
 }
 
 static hys_status report(const struct hys_picker *picker, int32_t step, const char *what,
@@ -282,7 +282,8 @@ static hys_status report(const struct hys_picker *picker, int32_t step, const ch
 
 	if (!wish->progress || wish->progress(wish->progress_user, step, picker->steps, what) == 0)
 		return HYS_OK;
-	return hys_fail(error, HYS_CANCELLED, 0, "stopped by options.progress at %s", what);
+	return hys_fail(error, HYS_CANCELLED, 0, "stopped by options.progress at step %d of %d: %s",
+			step, picker->steps, what);
 }
 
 hys_status hys_picker_next(struct hys_picker *picker, struct hys_error *error, const char *format,

@@ -50,14 +50,15 @@ struct hys_picker {
 	char doing[160];
 };
 
-/* Tells the plan's caller what comes next, then again and again while that takes long.
- * HYS_CANCELLED when it is not to. */
+/* Tells the plan's caller what comes next, or that it is still under way. HYS_CANCELLED when it
+ * is to stop. */
 hys_status hys_picker_next(struct hys_picker *picker, struct hys_error *error, const char *format,
 			   ...) __attribute__((format(printf, 3, 4)));
 hys_status hys_picker_go_on(const struct hys_picker *picker, struct hys_error *error);
 
 /* pace.c: what each operation takes on each of several devices: from wisdom or
- * measured, by a few small calls; then everybody's share. Tells of so many steps. */
+ * measured, by a few small calls; then everybody's share. Tells of pace_steps
+ * steps. */
 hys_status hys_plan_pace_devices(struct hys_picker *picker, struct hys_error *error);
 int32_t hys_plan_pace_steps(const struct hys_plan *plan, const struct hys_wish *wish);
 

@@ -6,10 +6,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "act.h"
 #include "clock.h"
 #include "lessons.h"
 #include "partition.h"
-#include "trial.h"
 
 /* Nobody minds how calls are shared that are over much sooner. */
 #define TIME_LEAST_S 0.002
@@ -49,23 +49,12 @@ static const struct pattern {
 	double call_s, calm_s, disturbed_s;
 } processors = {0.015, 2, 12}, copying = {0.1, 0, 8};
 
-/* Calls of rows that are alike. */
-struct act {
-	struct hys_plan plan; /* the plan, cut to one operation and few rows */
-	struct hys_trial_size size;
-	int64_t rows; /* of a call; fewer than there are if they take longer than was thought */
-	struct hys_trial trial;
-	struct hys_batch *batch;
-	struct hys_exec *exec;
-};
-
 struct rehearsal {
 	const struct hys_picker *picker;
 	struct hys_plan *plan;
-	struct hys_context *context;
 	hys_op op;
 	struct pattern pattern;
-	struct act acts[HYS_ACTS];
+	struct hys_act acts[HYS_ACTS];
 	int32_t act_count;
 	struct hys_seen seen[HYS_LANES_MAX][HYS_ACTS];
 	struct hys_pace before[HYS_LANES_MAX]; /* what devices take alone */
@@ -195,122 +184,18 @@ static int32_t find_sizes(struct rehearsal *r)
 											      : 1;
 }
 
-static hys_status open_act(struct rehearsal *r, struct act *act, uint32_t flags,
-			   struct hys_error *error)
-{
-	const struct hys_batch_desc desc = {.struct_size = sizeof(desc),
-					    .rows = act->size.rows,
-					    .keys = act->size.keys,
-					    .flags = flags};
-	hys_status status;
-
-	act->plan = *r->plan;
-	atomic_init(&act->plan.references, 1);
-	act->plan.operations = HYS_OP_BIT(r->op);
-	act->plan.rows_max = act->size.rows;
-	act->plan.keys_max = act->size.keys;
-	act->plan.window_keys_max = 0;
-	act->plan.split = HYS_SPLIT_STATIC;
-	HYS_TRY(hys_trial_make(&act->trial, r->context, &r->plan->problem, r->op, &act->size,
-			       error));
-	HYS_TRY(hys_batch_create(&act->plan, &desc, &act->batch, error));
-	HYS_TRY(hys_exec_create(&act->plan, NULL, &act->exec, error));
-	for (int32_t i = 0; i < hys_op_fields(r->op)->count; i++) {
-		struct hys_tensor *tensor =
-			hys_field_tensor(&hys_op_fields(r->op)->fields[i], &act->trial.call.args);
-
-		if (act->trial.at[i] >= 0)
-			tensor->host = act->trial.input + act->trial.at[i];
-	}
-cleanup:
-	return status;
-}
-
-static void close_acts(struct rehearsal *r)
-{
-	for (int32_t a = 0; a < r->act_count; a++) {
-		hys_exec_destroy(r->acts[a].exec);
-		hys_batch_destroy(r->acts[a].batch);
-		hys_trial_clear(&r->acts[a].trial);
-	}
-}
-
 /* ---- calls ---- */
-
-static hys_status submit(struct rehearsal *r, struct act *act, struct hys_error *error)
-{
-	struct hys_call *call = &act->trial.call;
-
-	switch (r->op) {
-	case HYS_OP_SELECT:
-		call->args.select.method = HYS_METHOD_EXACT;
-		return hys_select(act->exec, act->batch, &call->args.select, error);
-	case HYS_OP_SELECT_COARSE:
-		call->args.select.method = HYS_METHOD_COARSE;
-		return hys_select(act->exec, act->batch, &call->args.select, error);
-	case HYS_OP_SELECT_COARSE_TO_FINE:
-		call->args.select.method = HYS_METHOD_COARSE_TO_FINE;
-		return hys_select(act->exec, act->batch, &call->args.select, error);
-	case HYS_OP_ATTENTION_FORWARD:
-		return hys_attention_forward(act->exec, act->batch, &call->args.attention, error);
-	case HYS_OP_ATTENTION_BACKWARD:
-		return hys_attention_backward(act->exec, act->batch, &call->args.attention_grad,
-					      error);
-	case HYS_OP_INDEXER_LOSS:
-		return hys_indexer_loss(act->exec, act->batch, &call->args.loss, error);
-	default:
-		return hys_fidelity(act->exec, act->batch, &call->args.fidelity, error);
-	}
-}
-
-/* Of so many of the act's rows, the last. */
-static hys_status call(struct rehearsal *r, struct act *act, int64_t rows, double *seconds,
-		       struct hys_error *error)
-{
-	const double begun = hys_now_s();
-	hys_status status;
-
-	/* all args begin like these */
-	act->trial.call.args.select.row_first = act->size.rows - rows;
-	act->trial.call.args.select.row_count = rows;
-	HYS_TRY(submit(r, act, error));
-	HYS_TRY(hys_exec_finish(act->exec, error));
-	*seconds = hys_now_s() - begun;
-cleanup:
-	return status;
-}
-
-/* One call on one device only. */
-static hys_status call_alone(struct rehearsal *r, struct act *act, int32_t alone, int64_t rows,
-			     double *seconds, struct hys_error *error)
-{
-	bool idle[HYS_LANES_MAX] = {false};
-	hys_status status;
-
-	for (int32_t i = 0; i < r->plan->device_count; i++) {
-		idle[i] = hys_plan_pace(r->plan, r->op, i)->idle;
-		hys_plan_pace(r->plan, r->op, i)->idle = i != alone;
-	}
-	status = call(r, act, rows, seconds, error);
-	for (int32_t i = 0; i < r->plan->device_count; i++)
-		hys_plan_pace(r->plan, r->op, i)->idle = idle[i];
-	return status;
-}
-
-static const struct hys_tally *tally_of(const struct rehearsal *r, const struct act *act, int32_t i)
-{
-	return &act->exec->lanes[i].tallies[r->op];
-}
 
 static hys_status watch_tiny(struct rehearsal *r, int32_t a, int32_t i, struct hys_error *error)
 {
-	struct act *act = &r->acts[a];
+	struct hys_act *act = &r->acts[a];
 	struct hys_seen *seen = &r->seen[i][a];
-	const struct hys_tally before = *tally_of(r, act, i), *after = tally_of(r, act, i);
+	const struct hys_tally before = *hys_act_tally(act, i), *after = hys_act_tally(act, i);
 	double seconds;
 	hys_status status;
 
-	HYS_TRY(call_alone(r, act, i, hys_min64(HYS_ROW_TILE, act->size.rows), &seconds, error));
+	HYS_TRY(hys_act_call_alone(act, i, hys_min64(HYS_ROW_TILE, act->size.rows), &seconds,
+				   error));
 	seen->tiny_s = fmin(seen->tiny_s, after->busy_s - before.busy_s);
 	seen->tiny_weight = after->weight - before.weight;
 cleanup:
@@ -319,16 +204,16 @@ cleanup:
 
 static hys_status watch(struct rehearsal *r, int32_t a, struct hys_error *error)
 {
-	struct act *act = &r->acts[a];
+	struct hys_act *act = &r->acts[a];
 	struct hys_tally before[HYS_LANES_MAX];
 	double seconds;
 	hys_status status;
 
 	for (int32_t i = 0; i < r->plan->device_count; i++)
-		before[i] = *tally_of(r, act, i);
-	HYS_TRY(call(r, act, act->rows, &seconds, error));
+		before[i] = *hys_act_tally(act, i);
+	HYS_TRY(hys_act_call(act, act->rows, &seconds, error));
 	for (int32_t i = 0; i < r->plan->device_count; i++) {
-		const struct hys_tally *after = tally_of(r, act, i);
+		const struct hys_tally *after = hys_act_tally(act, i);
 
 		hys_seen_note(&r->seen[i][a], after->busy_s - before[i].busy_s,
 			      after->weight - before[i].weight, after->flops - before[i].flops);
@@ -386,14 +271,14 @@ cleanup:
 }
 
 /* The first calls warm up, and tell how many rows fill the time. */
-static hys_status warm_up(struct rehearsal *r, struct act *act, struct hys_error *error)
+static hys_status warm_up(struct rehearsal *r, struct hys_act *act, struct hys_error *error)
 {
 	double seconds;
 	hys_status status;
 
 	act->rows = act->size.rows;
-	HYS_TRY(call(r, act, act->rows, &seconds, error));
-	HYS_TRY(call(r, act, act->rows, &seconds, error));
+	HYS_TRY(hys_act_call(act, act->rows, &seconds, error));
+	HYS_TRY(hys_act_call(act, act->rows, &seconds, error));
 	while (act->rows >= 2 * rows_least(r, act->size.keys) &&
 	       seconds > LONGER * r->pattern.call_s) {
 		act->rows /= 2;
@@ -447,17 +332,17 @@ cleanup:
 static hys_status find_excess(struct rehearsal *r, int32_t alone, double *excess, double *beside_s,
 			      struct hys_error *error)
 {
-	struct act *act = &r->acts[HYS_HEAVY];
+	struct hys_act *act = &r->acts[HYS_HEAVY];
 	struct hys_tally before[HYS_LANES_MAX];
 	double longest_s = 0, seconds;
 	hys_status status;
 
 	for (int32_t i = 0; i < r->plan->device_count; i++)
-		before[i] = *tally_of(r, act, i);
-	HYS_TRY(alone < 0 ? call(r, act, act->rows, &seconds, error)
-			  : call_alone(r, act, alone, act->rows, &seconds, error));
+		before[i] = *hys_act_tally(act, i);
+	HYS_TRY(alone < 0 ? hys_act_call(act, act->rows, &seconds, error)
+			  : hys_act_call_alone(act, alone, act->rows, &seconds, error));
 	for (int32_t i = 0; i < r->plan->device_count; i++) {
-		const struct hys_tally *after = tally_of(r, act, i);
+		const struct hys_tally *after = hys_act_tally(act, i);
 		const double busy_s = after->busy_s - before[i].busy_s;
 		const double foretold_s = after->foretold_s - before[i].foretold_s;
 
@@ -551,13 +436,14 @@ static hys_status rehearse(struct rehearsal *r, struct hys_error *error)
 	hys_status status = HYS_OK;
 
 	for (int32_t a = 0; a < r->act_count; a++)
-		HYS_TRY(open_act(r, &r->acts[a], flags[a], error));
+		HYS_TRY(hys_act_open(&r->acts[a], r->plan, r->op, flags[a], error));
 	HYS_TRY(play(r, error));
 	HYS_TRY(find_winner(r, &winner, error));
 	if (winner >= 0)
 		leave_to(r, winner);
 cleanup:
-	close_acts(r);
+	for (int32_t a = 0; a < r->act_count; a++)
+		hys_act_close(&r->acts[a]);
 	return status;
 }
 
@@ -588,7 +474,6 @@ hys_status hys_plan_rehearse(struct hys_picker *picker, hys_op op, double *noise
 	memset(r, 0, sizeof(*r));
 	r->picker = picker;
 	r->plan = plan;
-	r->context = plan->context;
 	r->op = op;
 	r->pattern = pattern_of(plan);
 	r->noise = noise;

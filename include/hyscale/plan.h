@@ -67,8 +67,9 @@ typedef enum hys_effort {
 /* As many rows for each device, and nothing is measured: for comparison. */
 #define HYS_PLAN_EQUAL 8u
 
-/* step of steps, and what it does now; a step that takes long is told many times. Non-zero stops
- * with HYS_CANCELLED. */
+/* step of steps, and what it does now: a kernel is built and tried, or timed. While several
+ * devices are timed together the same step is told many times. Non-zero stops with
+ * HYS_CANCELLED. */
 typedef int hys_progress(void *user, int32_t step, int32_t steps, const char *what);
 
 struct hys_plan_options {

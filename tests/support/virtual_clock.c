@@ -6,22 +6,24 @@
 #include <time.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static double latest_s, met_s; /* of all threads; of the starter when it looked last */
-static _Thread_local bool started;
+static double latest_s, met_s; /* of all threads; of the main thread when it looked last */
+static _Thread_local bool is_main;
 static _Thread_local double here_s;
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *rest);
+int __wrap___clock_gettime64(clockid_t clock, struct timespec *time);
+int __wrap___nanosleep64(const struct timespec *time, struct timespec *rest);
 
-void virtual_clock_start(void)
+void virtual_clock_main_thread(void)
 {
-	started = true;
+	is_main = true;
 }
 
 /* Under the lock. */
 static void meet(void)
 {
-	if (started)
+	if (is_main)
 		met_s = latest_s;
 	here_s = fmax(here_s, met_s);
 }
@@ -51,4 +53,14 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *rest)
 	(void)rest;
 	virtual_clock_sleep((double)time->tv_sec + 1e-9 * (double)time->tv_nsec);
 	return 0;
+}
+
+int __wrap___clock_gettime64(clockid_t clock, struct timespec *time)
+{
+	return __wrap_clock_gettime(clock, time);
+}
+
+int __wrap___nanosleep64(const struct timespec *time, struct timespec *rest)
+{
+	return __wrap_nanosleep(time, rest);
 }

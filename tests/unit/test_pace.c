@@ -61,7 +61,7 @@ static int set_up(void **state)
 	}
 	plan_fixture(f, &problem, ROWS, HYS_OP_BIT(HYS_OP_SELECT));
 	f->plan.plan.flags = HYS_PLAN_BUFFERS_ONLY;
-	virtual_clock_start();
+	virtual_clock_main_thread();
 	*state = f;
 	return 0;
 }

@@ -309,13 +309,17 @@ static void test_progress_of_devices(void **state)
 
 	(void)state;
 	options.operations = HYS_OP_BIT(HYS_OP_SELECT) | HYS_OP_BIT(HYS_OP_ATTENTION_FORWARD);
+	options.rows_max = options.keys_max = 32; /* too few to be rehearsed for long */
 	options.devices = devices;
 	options.device_count = 2;
 	options.progress = watch_devices;
 	options.progress_user = &told;
-	hys_plan_destroy(make(&problem, &options));
-	assert_int_equal(told.steps, 4 + 4 + 2);
-	assert_int_equal(told.step, told.steps);
+	for (int known = 0; known < 2; known++) { /* by wisdom */
+		told.step = -1;
+		hys_plan_destroy(make(&problem, &options));
+		assert_int_equal(told.steps, 4 + 4 + 2);
+		assert_int_equal(told.step, told.steps);
+	}
 	for (int32_t last = 0; last <= 10; last++) {
 		struct hys_plan *plan = NULL;
 		struct hys_error error = {HYS_OK, 0, ""};

@@ -59,14 +59,14 @@ static int set_up(void **state)
 	f->context->host.cpus_allowed = LANES; /* nobody looks while others compute */
 	plan_fixture(f, &problem, ROWS, HYS_OP_BIT(HYS_OP_SELECT));
 	disturbed = false;
-	virtual_clock_start();
+	virtual_clock_main_thread();
 	*state = f;
 	return 0;
 }
 
 /* The second device is so many times slower. */
 static hys_status rehearse_watched(struct fixture *f, int32_t slower, hys_progress *progress,
-				   int32_t *told, double *noise, struct hys_error *error)
+				   void *told, double *noise, struct hys_error *error)
 {
 	const struct hys_wish wish = {.progress = progress, .progress_user = told};
 	struct hys_picker picker = {.context = f->context,
@@ -145,29 +145,45 @@ static void test_hardly_helps(void **state)
 	assert_true(hys_plan_pace(&f->plan.plan, HYS_OP_SELECT, 1)->call_s == HYS_NEVER_S);
 }
 
+struct told {
+	int32_t count, stop_at;
+};
+
 static int count_told(void *user, int32_t step, int32_t steps, const char *what)
 {
-	int32_t *told = user;
+	struct told *told = user;
 
 	assert_int_equal(step, 4); /* the one that was told last */
 	assert_int_equal(steps, 7);
 	assert_string_equal(what, "rehearsing");
-	return ++*told == 9;
+	return ++told->count == told->stop_at;
 }
 
-/* It takes seconds, but not to hear that it is to stop. */
-static void test_cancelled(void **state)
+static void expect_cancelled(struct fixture *f, int32_t stop_at)
 {
-	struct fixture *f = *state;
+	struct told told = {.stop_at = stop_at};
 	struct hys_error error = {HYS_OK, 0, ""};
-	int32_t told = 0;
 	double noise[LANES];
 
 	assert_int_equal(rehearse_watched(f, 3, count_told, &told, noise, &error), HYS_CANCELLED);
-	assert_int_equal(told, 9);
+	assert_int_equal(told.count, stop_at);
 	assert_int_equal(error.status, HYS_CANCELLED);
-	assert_string_equal(error.message, "stopped by options.progress at rehearsing");
+	assert_string_equal(error.message,
+			    "stopped by options.progress at step 4 of 7: rehearsing");
 	assert_int_equal(fake_plan_references(&f->plan), 0);
+}
+
+/* In the middle of the rounds, and of the pairs that compare one device with both, which are the
+ * last. */
+static void test_cancelled(void **state)
+{
+	struct fixture *f = *state;
+	struct told told = {.stop_at = -1};
+	double noise[LANES];
+
+	assert_int_equal(rehearse_watched(f, 3, count_told, &told, noise, NULL), HYS_OK);
+	expect_cancelled(f, 9);
+	expect_cancelled(f, told.count - 2);
 }
 
 int main(void)
