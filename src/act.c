@@ -2,13 +2,13 @@
 
 #include "clock.h"
 
-hys_status hys_act_open(struct hys_act *act, struct hys_plan *whole, hys_op op, uint32_t flags,
+hys_status hys_act_open(struct hys_act *act, struct hys_plan *whole, hys_op op,
 			struct hys_error *error)
 {
 	const struct hys_batch_desc desc = {.struct_size = sizeof(desc),
 					    .rows = act->size.rows,
 					    .keys = act->size.keys,
-					    .flags = flags};
+					    .flags = act->size.all_seen ? 0 : HYS_BATCH_CAUSAL};
 	hys_status status;
 
 	act->whole = whole;

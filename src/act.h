@@ -17,9 +17,9 @@ struct hys_act {
 	struct hys_exec *exec;
 };
 
-/* Of an act whose size is filled in and all else zero; `flags` are the batch's. What is open is
- * to be closed after a failure, too. */
-hys_status hys_act_open(struct hys_act *act, struct hys_plan *whole, hys_op op, uint32_t flags,
+/* Of an act whose size is filled in and all else zero. What is open is to be closed after a
+ * failure, too. */
+hys_status hys_act_open(struct hys_act *act, struct hys_plan *whole, hys_op op,
 			struct hys_error *error);
 void hys_act_close(struct hys_act *act);
 /* Of so many rows, the last; on all devices, or on one. */

@@ -64,7 +64,8 @@ void hys_lessons_learn(const struct hys_seen *seen, int32_t acts, double fixed_l
 	lesson->noise = 1;
 	heavy_s = solve_act(&seen[HYS_HEAVY], fixed_least_s, &lesson->fixed_s, &lesson->noise);
 	if (acts > HYS_LIGHT)
-		light_s = solve_act(&seen[HYS_LIGHT], fixed_least_s, &unused, &lesson->noise);
+		light_s = fmin(solve_act(&seen[HYS_LIGHT], fixed_least_s, &unused, &lesson->noise),
+			       heavy_s); /* they have less work: what is more is chance */
 	lesson->row_s *= heavy_s / fmax(foretold_s, 1e-12);
 	lesson->flop_s *= heavy_s / fmax(foretold_s, 1e-12);
 	for (int32_t pass = 0; light_s > 0 && heavy_flops > 0 && pass < PASSES; pass++) {

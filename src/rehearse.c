@@ -22,6 +22,8 @@
 #define ROWS_LEAST_MOST INT64_C(1024)
 #define TILES_LEAST 4
 #define KEYS_TYPICAL INT64_C(4096)
+/* Light rows use so many times fewer indices than heavy ones, at least. */
+#define LIGHTER 8
 /* Fewest rounds of calls. */
 #define ROUNDS_LEAST 6
 /* Nothing disturbs devices whose mean is that much more than their least. */
@@ -47,7 +49,7 @@
  * begins. */
 static const struct pattern {
 	double call_s, calm_s, disturbed_s;
-} processors = {0.015, 2, 12}, copying = {0.1, 0, 8};
+} processors = {0.015, 4, 12}, copying = {0.1, 0, 8};
 
 struct rehearsal {
 	const struct hys_picker *picker;
@@ -168,6 +170,8 @@ static int32_t find_sizes(struct rehearsal *r)
 {
 	const struct hys_plan *plan = r->plan;
 	const int64_t pool = plan->problem.scoring.pool;
+	const int64_t kept = plan->problem.choosing.topk_max;
+	struct hys_trial_size *light = &r->acts[HYS_LIGHT].size;
 	int64_t keys = plan->keys_max, few;
 	double per_row, fixed;
 
@@ -180,8 +184,12 @@ static int32_t find_sizes(struct rehearsal *r)
 		keys /= 2;
 	if (!find_size(r, hys_min64(plan->rows_max, keys), keys, &r->acts[HYS_HEAVY].size))
 		return 0;
-	return few <= keys / 2 && find_size(r, plan->rows_max, few, &r->acts[HYS_LIGHT].size) ? 2
-											      : 1;
+	if (few > keys / 2 || !find_size(r, plan->rows_max, few, light))
+		return 1;
+	light->all_seen = true;
+	if (!hys_is_select(r->op))
+		light->topk = hys_min64(light->topk, hys_max64(1, kept / LIGHTER));
+	return 2;
 }
 
 /* ---- calls ---- */
@@ -431,12 +439,11 @@ static void leave_to(struct rehearsal *r, int32_t fastest)
 
 static hys_status rehearse(struct rehearsal *r, struct hys_error *error)
 {
-	static const uint32_t flags[HYS_ACTS] = {[HYS_HEAVY] = HYS_BATCH_CAUSAL, [HYS_LIGHT] = 0};
 	int32_t winner;
 	hys_status status = HYS_OK;
 
 	for (int32_t a = 0; a < r->act_count; a++)
-		HYS_TRY(hys_act_open(&r->acts[a], r->plan, r->op, flags[a], error));
+		HYS_TRY(hys_act_open(&r->acts[a], r->plan, r->op, error));
 	HYS_TRY(play(r, error));
 	HYS_TRY(find_winner(r, &winner, error));
 	if (winner >= 0)

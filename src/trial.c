@@ -270,7 +270,7 @@ static hys_status make_batch(const struct hys_trial *trial, struct hys_plan *pla
 		.struct_size = sizeof(desc),
 		.rows = rows,
 		.keys = keys,
-		.flags = HYS_BATCH_CAUSAL,
+		.flags = size->all_seen ? 0 : HYS_BATCH_CAUSAL,
 		.window_keys = size->window_keys,
 	};
 	int32_t *window = hys_alloc_array(trial->allocator, 2 * (int64_t)rows, sizeof(*window));

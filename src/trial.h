@@ -14,6 +14,7 @@ struct hys_trial_size {
 	int64_t rows, keys, window_keys;
 	int64_t topk;
 	bool documents; /* three, one of them without keys; else one */
+	bool all_seen;	/* rows see all keys of their document; else causal ones */
 	/* For a self-test: all that the operation may have, not only what is usual;
 	 * and small integers for select, whose scores are exact in f32. Many of those
 	 * are equal, which takes another time than scores of real calls. */

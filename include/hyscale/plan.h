@@ -59,8 +59,8 @@ typedef enum hys_effort {
  * measured on one or two percent of the work when the plan is made, or known
  * from wisdom: the same bits every run. Where tensors lie in host memory, short
  * calls on all devices together correct what each took alone, and leave to one
- * what it does faster than all: for a second or some, for about twelve where
- * others use the processors, too. */
+ * what it does faster than all: for some seconds, for about twelve where others
+ * use the processors, too. */
 /* Devices take shrinking pieces when they are free, corrected as it runs: sums
  * over rows (dk, dv, d_index_k, ...) are rounded in another order every run. */
 #define HYS_PLAN_GUIDED 4u

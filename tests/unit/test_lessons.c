@@ -82,6 +82,21 @@ static void test_heavy_rows_only(void **state)
 	expect_near(lesson.fixed_s, FIXED_S);
 }
 
+/* Rows that have less work cannot take longer than others: what is more is chance. */
+static void test_light_rows_disturbed(void **state)
+{
+	const double heavy_s = ROW_S + flops_of_row[HYS_HEAVY] * FLOP_S;
+	struct hys_lesson lesson = {.row_s = 1e-5, .flop_s = 1e-11};
+	struct hys_seen seen[HYS_ACTS];
+
+	(void)state;
+	watch(seen, false);
+	for (int32_t n = 0; n < seen[HYS_LIGHT].calls; n++)
+		seen[HYS_LIGHT].busy_s[n] *= 100;
+	hys_lessons_learn(seen, HYS_ACTS, 1e-4, &lesson);
+	expect_near(lesson.row_s + flops_of_row[HYS_HEAVY] * lesson.flop_s, heavy_s);
+}
+
 /* A call takes no less than it was found to take alone. */
 static void test_fixed_at_least(void **state)
 {
@@ -133,9 +148,9 @@ static void test_what_is_noted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_three_costs),    cmocka_unit_test(test_heavy_rows_only),
-		cmocka_unit_test(test_fixed_at_least), cmocka_unit_test(test_no_tiny_call),
-		cmocka_unit_test(test_what_is_noted),
+		cmocka_unit_test(test_three_costs),	     cmocka_unit_test(test_heavy_rows_only),
+		cmocka_unit_test(test_light_rows_disturbed), cmocka_unit_test(test_fixed_at_least),
+		cmocka_unit_test(test_no_tiny_call),	     cmocka_unit_test(test_what_is_noted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
