@@ -22,7 +22,9 @@
 #define ROWS_LEAST_MOST INT64_C(1024)
 #define TILES_LEAST 4
 #define KEYS_TYPICAL INT64_C(4096)
-/* Light rows use so many times fewer indices than heavy ones, at least. */
+/* Light rows use so many indices, but so many times fewer than heavy ones at least: some are
+ * cheaper than as many of a heavy row's, whose keys are further apart. */
+#define LIGHT_SLOTS INT64_C(8)
 #define LIGHTER 8
 /* Fewest rounds of calls. */
 #define ROUNDS_LEAST 6
@@ -154,13 +156,27 @@ static bool find_size(const struct rehearsal *r, int64_t rows, int64_t keys,
 	return time_together_s(r, rows, keys) >= TIME_LEAST_S;
 }
 
+/* Rows have the more work the more indices they use, whatever they see. */
+static bool uses_indices(const struct rehearsal *r)
+{
+	const bool dense = r->plan->problem.attending.flags & HYS_ATTENDING_DENSE;
+	const bool attends =
+		r->op == HYS_OP_ATTENTION_FORWARD || r->op == HYS_OP_ATTENTION_BACKWARD;
+
+	return (attends && !dense) || r->op == HYS_OP_INDEXER_LOSS;
+}
+
 /* Some kernels of exact select neither score rows that see no more than they keep nor choose
  * from them. */
 static int64_t few_keys(const struct rehearsal *r)
 {
-	const int64_t pool = r->plan->problem.scoring.pool;
-	const int64_t kept = r->plan->problem.choosing.topk_max;
+	const struct hys_problem *problem = &r->plan->problem;
+	const int64_t pool = problem->scoring.pool;
+	const int64_t kept = problem->choosing.topk_max;
 
+	if (uses_indices(r))
+		return hys_max64(1, hys_min64(LIGHT_SLOTS, kept / LIGHTER)) *
+		       hys_index_step(problem) * pool;
 	return hys_max64(64, hys_is_select(r->op) ? 2 * kept : 0) * pool;
 }
 
@@ -170,7 +186,6 @@ static int32_t find_sizes(struct rehearsal *r)
 {
 	const struct hys_plan *plan = r->plan;
 	const int64_t pool = plan->problem.scoring.pool;
-	const int64_t kept = plan->problem.choosing.topk_max;
 	struct hys_trial_size *light = &r->acts[HYS_LIGHT].size;
 	int64_t keys = plan->keys_max, few;
 	double per_row, fixed;
@@ -187,8 +202,9 @@ static int32_t find_sizes(struct rehearsal *r)
 	if (few > keys / 2 || !find_size(r, plan->rows_max, few, light))
 		return 1;
 	light->all_seen = true;
-	if (!hys_is_select(r->op))
-		light->topk = hys_min64(light->topk, hys_max64(1, kept / LIGHTER));
+	if (uses_indices(r))
+		light->topk =
+			plan->problem.choosing.topk_max; /* most slots are empty, but copied */
 	return 2;
 }
 

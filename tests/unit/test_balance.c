@@ -23,6 +23,7 @@
 #define DIM 16
 #define CALL_S 100e-6
 #define ROW_S 1e-6
+#define BYTE_S 5e-9
 /* A core that somebody else uses, too, is at its best so long, then so many times slower. */
 #define BEST_S 0.1
 #define PERIOD_S 0.7
@@ -32,15 +33,18 @@
 
 static bool disturbed;
 
-static const int32_t *host_of(const struct hys_tensor *tensor)
+/* A fake device's buffers are memory. */
+static const int32_t *numbers_of(const struct hys_tensor *tensor)
 {
-	return (const int32_t *)tensor->host + tensor->offset;
+	const void *start = tensor->buffer ? tensor->buffer->native : tensor->host;
+
+	return (const int32_t *)start + tensor->offset;
 }
 
 static double entries_seen(const struct hys_call *call)
 {
-	const int32_t *begin = host_of(&call->batch.index_begin);
-	const int32_t *end = host_of(&call->batch.index_end);
+	const int32_t *begin = numbers_of(&call->batch.index_begin);
+	const int32_t *end = numbers_of(&call->batch.index_end);
 	double sum = 0;
 
 	for (int64_t t = 0; t < call->size.rows; t++)
@@ -51,7 +55,7 @@ static double entries_seen(const struct hys_call *call)
 static double slots_used(const struct hys_call *call)
 {
 	const struct hys_tensor *indices = &call->args.attention.indices;
-	const int32_t *slots = host_of(indices);
+	const int32_t *slots = numbers_of(indices);
 	double sum = 0;
 
 	for (int64_t t = 0; t < call->size.rows; t++)
@@ -287,12 +291,62 @@ static void test_few_heavy_rows(void **state)
 	clear_call(&call);
 }
 
+/* ---- one that copies ---- */
+
+static void sleep_copy(const struct hys_copy *copy)
+{
+	virtual_clock_sleep(BYTE_S * (double)(copy->bytes * copy->count[0] * copy->count[1]));
+}
+
+static hys_status copy_in(struct hys_stream *stream, const struct hys_copy *copy,
+			  struct hys_error *error)
+{
+	sleep_copy(copy);
+	return fake_backend.copy_in(stream, copy, error);
+}
+
+static hys_status copy_out(struct hys_stream *stream, const struct hys_copy *copy,
+			   struct hys_error *error)
+{
+	sleep_copy(copy);
+	return fake_backend.copy_out(stream, copy, error);
+}
+
+/* Rows that use few indices are copied with all their slots. */
+static void test_copies(void **state)
+{
+	struct hys_backend copying = fake_backend;
+	static struct shared_call call;
+	struct fixture *f;
+	void *opened;
+	double imbalance, byte_s;
+
+	(void)state;
+	copying.copy_in = copy_in;
+	copying.copy_out = copy_out;
+	make_call(&call, HYS_OP_ATTENTION_FORWARD);
+	few_heavy_rows(&call);
+	opened = f = open_devices(2, call.op);
+	f->devices[0].base.backend = &copying;
+	f->devices[0].base.info.kind = HYS_DEVICE_GPU;
+	f->devices[0].base.host_memory = false;
+	imbalance = measure(f, &call, 0);
+	byte_s = hys_plan_pace(&f->plan.plan, call.op, 0)->byte_s;
+	if (!(fabs(byte_s - BYTE_S) <= 0.1 * BYTE_S))
+		fail_msg("a byte takes %g, expected %g within 10%%", byte_s, BYTE_S);
+	if (!(imbalance <= IMBALANCE_MOST))
+		fail_msg("imbalance %.3f, expected %g at most", imbalance, IMBALANCE_MOST);
+	tear_down(&opened);
+	clear_call(&call);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_causal),
 		cmocka_unit_test(test_zipf_documents),
 		cmocka_unit_test(test_few_heavy_rows),
+		cmocka_unit_test(test_copies),
 	};
 
 	virtual_clock_main_thread();
