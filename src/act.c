@@ -12,7 +12,6 @@ hys_status hys_act_open(struct hys_act *act, struct hys_plan *whole, hys_op op,
 	hys_status status;
 
 	act->whole = whole;
-	act->op = op;
 	act->plan = *whole;
 	atomic_init(&act->plan.references, 1);
 	act->plan.operations = HYS_OP_BIT(op);
@@ -46,7 +45,7 @@ static hys_status submit(struct hys_act *act, struct hys_error *error)
 {
 	struct hys_call *call = &act->trial.call;
 
-	switch (act->op) {
+	switch (act->trial.op) {
 	case HYS_OP_SELECT:
 		call->args.select.method = HYS_METHOD_EXACT;
 		return hys_select(act->exec, act->batch, &call->args.select, error);
@@ -90,16 +89,16 @@ hys_status hys_act_call_alone(struct hys_act *act, int32_t alone, int64_t rows, 
 	hys_status status;
 
 	for (int32_t i = 0; i < act->whole->device_count; i++) {
-		idle[i] = hys_plan_pace(act->whole, act->op, i)->idle;
-		hys_plan_pace(act->whole, act->op, i)->idle = i != alone;
+		idle[i] = hys_plan_pace(act->whole, act->trial.op, i)->idle;
+		hys_plan_pace(act->whole, act->trial.op, i)->idle = i != alone;
 	}
 	status = hys_act_call(act, rows, seconds, error);
 	for (int32_t i = 0; i < act->whole->device_count; i++)
-		hys_plan_pace(act->whole, act->op, i)->idle = idle[i];
+		hys_plan_pace(act->whole, act->trial.op, i)->idle = idle[i];
 	return status;
 }
 
 const struct hys_tally *hys_act_tally(const struct hys_act *act, int32_t i)
 {
-	return &act->exec->lanes[i].tallies[act->op];
+	return &act->exec->lanes[i].tallies[act->trial.op];
 }

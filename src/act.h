@@ -7,11 +7,10 @@
 
 struct hys_act {
 	struct hys_trial_size size; /* the caller's */
-	int64_t rows; /* of a call, the caller's: fewer than there are if they take longer
-				     * than was thought */
+	/* Of a call, the caller's: fewer than there are if they take longer than was thought. */
+	int64_t rows;
 	struct hys_plan *whole;
 	struct hys_plan plan; /* that, cut to one operation and few rows */
-	hys_op op;
 	struct hys_trial trial;
 	struct hys_batch *batch;
 	struct hys_exec *exec;

@@ -541,10 +541,11 @@ hys_status hys_plan_pace_devices(struct hys_picker *picker, struct hys_error *er
 	}
 	HYS_TRY(limit_rows(plan, error));
 	HYS_TRY(hys_partition_plan(plan, false, error));
-	if (rehearses(plan))
+	if (rehearses(plan)) {
 		HYS_TRY(rehearse_all(picker, fresh, error));
-	if (fresh && rehearses(plan))
-		HYS_TRY(hys_partition_plan(plan, false, error));
+		if (fresh)
+			HYS_TRY(hys_partition_plan(plan, false, error));
+	}
 	HYS_TRY(remember_paces(picker, fresh, error));
 cleanup:
 	return status;

@@ -202,9 +202,8 @@ static int32_t find_sizes(struct rehearsal *r)
 	if (few > keys / 2 || !find_size(r, plan->rows_max, few, light))
 		return 1;
 	light->all_seen = true;
-	if (uses_indices(r))
-		light->topk =
-			plan->problem.choosing.topk_max; /* most slots are empty, but copied */
+	if (uses_indices(r)) /* most slots are empty, but copied */
+		light->topk = plan->problem.choosing.topk_max;
 	return 2;
 }
 

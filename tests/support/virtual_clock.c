@@ -2,8 +2,12 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <time.h>
+
+#include "clock.h"
+
+#define BEST_S 0.1
+#define PERIOD_S 0.7
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static double latest_s, met_s; /* of all threads; of the main thread when it looked last */
@@ -35,6 +39,13 @@ void virtual_clock_sleep(double seconds)
 	here_s += seconds;
 	latest_s = fmax(latest_s, here_s);
 	pthread_mutex_unlock(&lock);
+}
+
+void virtual_clock_work(double seconds, bool disturbed)
+{
+	const bool slow = disturbed && fmod(hys_now_s(), PERIOD_S) >= BEST_S;
+
+	virtual_clock_sleep(seconds * (slow ? VIRTUAL_CLOCK_SLOWER : 1));
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)

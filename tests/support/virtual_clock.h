@@ -8,8 +8,15 @@
 #ifndef HYS_TEST_VIRTUAL_CLOCK_H
 #define HYS_TEST_VIRTUAL_CLOCK_H
 
+#include <stdbool.h>
+
 /* The calling thread is the main one: the others sleep and look only while it waits for them. */
 void virtual_clock_main_thread(void);
 void virtual_clock_sleep(double seconds);
+
+/* A core that somebody else uses, too, is at its best for a while, then so many times slower. */
+#define VIRTUAL_CLOCK_SLOWER 1.8
+/* Sleeps as long as what takes so long at best. */
+void virtual_clock_work(double seconds, bool disturbed);
 
 #endif

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "clock.h"
 #include "partition.h"
 #include "virtual_clock.h"
 
@@ -24,10 +23,6 @@
 #define CALL_S 100e-6
 #define ROW_S 1e-6
 #define BYTE_S 5e-9
-/* A core that somebody else uses, too, is at its best so long, then so many times slower. */
-#define BEST_S 0.1
-#define PERIOD_S 0.7
-#define SLOWER 1.8
 /* The longest busy time over the mean; 1.1 is promised of real ones. */
 #define IMBALANCE_MOST 1.05
 
@@ -73,14 +68,11 @@ static double work_s(const struct hys_call *call)
 static hys_status sleep_rows(const struct hys_kernel *kernel, struct hys_stream *stream,
 			     void *instance, const struct hys_call *call, struct hys_error *error)
 {
-	const bool slow = disturbed && fmod(hys_now_s(), PERIOD_S) >= BEST_S;
-
 	(void)kernel;
 	(void)stream;
 	(void)instance;
 	(void)error;
-	virtual_clock_sleep((CALL_S + ROW_S * (double)call->size.rows + work_s(call)) *
-			    (slow ? SLOWER : 1));
+	virtual_clock_work(CALL_S + ROW_S * (double)call->size.rows + work_s(call), disturbed);
 	return HYS_OK;
 }
 

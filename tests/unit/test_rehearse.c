@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "clock.h"
 #include "partition.h"
 #include "virtual_clock.h"
 
@@ -21,10 +20,6 @@
 #define FLOP_S 1e-11
 #define HEADS 4
 #define DIM 64
-/* A core that somebody else uses, too, is at its best so long, then so many times slower. */
-#define BEST_S 0.1
-#define PERIOD_S 0.7
-#define SLOWER 1.8
 
 static bool disturbed;
 
@@ -33,13 +28,12 @@ static hys_status sleep_rows(const struct hys_kernel *kernel, struct hys_stream 
 			     void *instance, const struct hys_call *call, struct hys_error *error)
 {
 	const double row_s = ROW_S + 2.0 * HEADS * DIM * (double)call->size.keys * FLOP_S;
-	const bool slow = disturbed && fmod(hys_now_s(), PERIOD_S) >= BEST_S;
 
 	(void)kernel;
 	(void)stream;
 	(void)instance;
 	(void)error;
-	virtual_clock_sleep((CALL_S + (double)call->size.rows * row_s) * (slow ? SLOWER : 1));
+	virtual_clock_work(CALL_S + (double)call->size.rows * row_s, disturbed);
 	return HYS_OK;
 }
 
@@ -131,7 +125,7 @@ static void test_disturbed(void **state)
 	rehearse(f, 3, noise);
 	expect_paces(f, 3);
 	for (int i = 0; i < LANES; i++)
-		assert_true(noise[i] > 1.3 && noise[i] < SLOWER);
+		assert_true(noise[i] > 1.3 && noise[i] < VIRTUAL_CLOCK_SLOWER);
 }
 
 /* A device that would hardly help has no rows. */
